@@ -1,6 +1,7 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.sampling.Sampling;
 import java.util.List;
 import java.util.Optional;
 
@@ -8,6 +9,8 @@ import java.util.Optional;
  * One finished run: the tokens read and written, and the attention that was asked for.
  *
  * @param model where it came from
+ * @param sampling how tokens were chosen
+ * @param sample number of this run among those of one request
  * @param text the generated text, cut before a stop string; without the prompt
  * @param promptLength how many of {@code tokens} are the prompt's
  * @param tokens prompt and generated tokens, in order
@@ -20,6 +23,8 @@ import java.util.Optional;
  */
 public record Generation(
     ModelInfo model,
+    Sampling sampling,
+    int sample,
     String text,
     int promptLength,
     List<Token> tokens,

@@ -1,8 +1,13 @@
 package dev.loupe.attention;
 
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 
 /**
@@ -13,25 +18,70 @@ import java.util.Arrays;
  * take half the memory of square ones. Layers and heads keep their numbers in the model.
  */
 public final class AttentionMaps {
+  private static final long MOST_IN_MEMORY = 256L << 20;
+
   private final int[] layers;
   private final int[] heads;
   private final int tokens;
-  private final MemorySegment data; // [layers, heads, T (T + 1) / 2] f32
+  private final long headStride; // floats from one head to the next
+  private final MemorySegment data; // [layers, heads, headStride] f32
 
-  private AttentionMaps(int[] layers, int[] heads, int tokens, MemorySegment data) {
+  private AttentionMaps(
+      int[] layers, int[] heads, int tokens, long headStride, MemorySegment data) {
     this.layers = layers.clone();
     this.heads = heads.clone();
     this.tokens = tokens;
+    this.headStride = headStride;
     this.data = data;
   }
 
   /**
-   * Room for the maps of {@code layers} x {@code heads} over {@code tokens} tokens, all zero. The
-   * memory goes when the maps are garbage.
+   * Room for the maps of {@code layers} x {@code heads} over {@code tokens} tokens, all zero; the
+   * numbers ascend. Large maps lie in a temporary file that the system may page out. The room goes
+   * when the maps are garbage.
+   *
+   * @throws OutOfMemoryError if there is no room for them
    */
   public static AttentionMaps allocate(int[] layers, int[] heads, int tokens) {
-    long bytes = 4L * layers.length * heads.length * packedRow(tokens);
-    return new AttentionMaps(layers, heads, tokens, Arena.ofAuto().allocate(bytes, 64));
+    long headStride = packedRow(tokens);
+    long bytes = 4L * layers.length * heads.length * headStride;
+    MemorySegment data = bytes > MOST_IN_MEMORY ? mapped(bytes) : Arena.ofAuto().allocate(bytes);
+    return new AttentionMaps(layers, heads, tokens, headStride, data);
+  }
+
+  private static MemorySegment mapped(long bytes) {
+    try {
+      Path file = Files.createTempFile("loupe-attention-", ".f32");
+      // Deleted as soon as it is mapped: the mapping keeps the bytes, and nothing is left behind.
+      try (FileChannel channel =
+          FileChannel.open(
+              file,
+              StandardOpenOption.READ,
+              StandardOpenOption.WRITE,
+              StandardOpenOption.DELETE_ON_CLOSE)) {
+        // A full disk would otherwise show only when a page is written, as an InternalError.
+        long free = Files.getFileStore(file).getUsableSpace();
+        if (free < bytes) {
+          throw new IOException("%d MB free in %s".formatted(free >> 20, file.getParent()));
+        }
+        return channel.map(FileChannel.MapMode.READ_WRITE, 0, bytes, Arena.ofAuto());
+      }
+    } catch (IOException e) {
+      OutOfMemoryError error =
+          new OutOfMemoryError(
+              "attention maps of %d MB have no room: %s; choose fewer layers or heads"
+                  .formatted(bytes >> 20, e.getMessage()));
+      error.initCause(e);
+      throw error;
+    }
+  }
+
+  /** The maps of the first {@code n} tokens, sharing memory with these. */
+  public AttentionMaps first(int n) {
+    if (n < 0 || n > tokens) {
+      throw new IllegalArgumentException("the first %d of %d tokens".formatted(n, tokens));
+    }
+    return new AttentionMaps(layers, heads, n, headStride, data);
   }
 
   /** The layers that are here, by their number in the model, ascending. */
@@ -77,7 +127,7 @@ public final class AttentionMaps {
               .formatted(
                   layer, head, query, Arrays.toString(layers), Arrays.toString(heads), tokens));
     }
-    return 4 * (((long) l * heads.length + h) * packedRow(tokens) + packedRow(query));
+    return 4 * (((long) l * heads.length + h) * headStride + packedRow(query));
   }
 
   /** Floats before row {@code query} of a packed lower triangle. */

@@ -1,0 +1,190 @@
+package dev.loupe;
+
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.model.Transformer;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.cpu.CpuOps;
+import dev.loupe.sampling.Sampling;
+import dev.loupe.text.Tokenizer;
+import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.StoredTensor;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.BitSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+
+/**
+ * An open GPT-2 model: generates text and shows what it attended to.
+ *
+ * <p>Safe for use by several threads: each call has a session of its own (cache and scratch), and
+ * they share the weights. Calls block; {@link Request#listener} hears from them meanwhile, and an
+ * interrupt ends them early with what they have.
+ */
+public final class Loupe implements AutoCloseable {
+  /** Rows by which a vocabulary may exceed the tokenizer's: trainers pad it to a round number. */
+  private static final int MOST_PADDING = 1023;
+
+  private final Checkpoint checkpoint;
+  private final Tokenizer tokenizer;
+  private final Ops ops;
+  private final Transformer model;
+  private final ModelInfo info;
+
+  private Loupe(
+      Checkpoint checkpoint, Tokenizer tokenizer, Ops ops, Transformer model, ModelInfo info) {
+    this.checkpoint = checkpoint;
+    this.tokenizer = tokenizer;
+    this.ops = ops;
+    this.model = model;
+    this.info = info;
+  }
+
+  /** Opens a model with {@link Options#defaults}. */
+  public static Loupe open(Path source) throws CheckpointException {
+    return open(source, Options.defaults());
+  }
+
+  /**
+   * Opens a model: a folder with config.json, weights and tokenizer, or the weights file in it.
+   *
+   * @throws CheckpointException if a file is missing or malformed; the message says which and how
+   * @throws BackendException if the backend asked for can't run here
+   */
+  public static Loupe open(Path source, Options options) throws CheckpointException {
+    long start = System.nanoTime();
+    Checkpoint checkpoint = Checkpoint.open(source);
+    Tokenizer tokenizer = null;
+    Ops ops = null;
+    try {
+      tokenizer = Tokenizer.open(Files.isDirectory(source) ? source : folderOf(source));
+      checkVocabulary(checkpoint.config(), tokenizer, source);
+      ops = open(options);
+      Transformer model = new Transformer(checkpoint, ops);
+      ModelInfo info =
+          new ModelInfo(
+              source.toString(),
+              Optional.empty(),
+              checkpoint.config(),
+              checkpoint.tensor("wte.weight").dtype().name().toLowerCase(Locale.ROOT),
+              "cpu",
+              ops.device(),
+              (System.nanoTime() - start) / 1e6);
+      return new Loupe(checkpoint, tokenizer, ops, model, info);
+    } catch (Throwable e) {
+      if (ops != null) {
+        ops.close();
+      }
+      if (tokenizer != null) {
+        tokenizer.close();
+      }
+      checkpoint.close();
+      throw e;
+    }
+  }
+
+  private static Ops open(Options options) {
+    if (options.backend() == Backend.CUDA) {
+      throw new BackendException(
+          "the CUDA backend is not part of this version; use --backend cpu");
+    }
+    int threads = options.threads();
+    return new CpuOps(threads == 0 ? Runtime.getRuntime().availableProcessors() : threads);
+  }
+
+  private static Path folderOf(Path file) {
+    Path parent = file.toAbsolutePath().getParent();
+    return parent == null ? file : parent;
+  }
+
+  private static void checkVocabulary(Gpt2Config config, Tokenizer tokenizer, Path source)
+      throws CheckpointException {
+    int padding = config.vocabSize() - tokenizer.size();
+    if (padding < 0 || padding > MOST_PADDING) {
+      throw new CheckpointException(
+          "%s: the model has a vocabulary of %d and the tokenizer one of %d: they do not belong together"
+              .formatted(source, config.vocabSize(), tokenizer.size()));
+    }
+  }
+
+  /**
+   * Continues {@code prompt} by {@code tokens} tokens and keeps the chosen attention.
+   *
+   * @throws IllegalArgumentException if it does not fit the context, or the selection the model
+   */
+  public Generation generate(
+      String prompt, Sampling sampling, int tokens, AttentionSelection selection) {
+    return run(Request.text(prompt).sampling(sampling).tokens(tokens).attention(selection))
+        .getFirst();
+  }
+
+  /** Reads {@code text} and keeps the chosen attention; writes nothing. */
+  public Generation read(String text, AttentionSelection selection) {
+    return run(Request.text(text).tokens(0).attention(selection)).getFirst();
+  }
+
+  /**
+   * Does what {@code request} says.
+   *
+   * @return one run for each sample
+   * @throws IllegalArgumentException if the request does not fit the model: an id outside the
+   *     vocabulary, more tokens than the context holds, a layer or head that does not exist
+   * @throws java.util.concurrent.CancellationException if it was ended before the prompt was read
+   * @throws ArithmeticException if the model computes NaN or infinity; the message names a weight
+   *     that holds one
+   */
+  public List<Generation> run(Request request) {
+    try (Session session = new Session(this, request)) {
+      return session.run();
+    }
+  }
+
+  /** What was opened and what it runs on. */
+  public ModelInfo info() {
+    return info;
+  }
+
+  public Tokenizer tokenizer() {
+    return tokenizer;
+  }
+
+  Transformer model() {
+    return model;
+  }
+
+  /** The ids that may be written: padding rows of the vocabulary stand for nothing. */
+  BitSet vocabulary() {
+    BitSet ids = new BitSet();
+    for (int id = 0; id < info.config().vocabSize(); id++) {
+      ids.set(id, tokenizer.contains(id));
+    }
+    return ids;
+  }
+
+  /** {@code cause}, with the first weight that explains it. */
+  ArithmeticException notFinite(ArithmeticException cause) {
+    for (StoredTensor tensor : checkpoint.tensors()) {
+      for (long i = 0; i < tensor.elements(); i++) {
+        if (!Float.isFinite(tensor.element(i))) {
+          return new ArithmeticException(
+              "%s: %s holds %s at element %d, so the model computes nothing of use"
+                  .formatted(info.source(), tensor.name(), tensor.element(i), i));
+        }
+      }
+    }
+    return new ArithmeticException(
+        "%s: all weights are finite, but %s: they overflow 32-bit floats"
+            .formatted(info.source(), cause.getMessage()));
+  }
+
+  @Override
+  public void close() {
+    model.close();
+    ops.close();
+    tokenizer.close();
+    checkpoint.close();
+  }
+}

@@ -1,0 +1,134 @@
+package dev.loupe;
+
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.sampling.Sampling;
+import java.util.List;
+import java.util.Optional;
+
+/**
+ * What to read and what to write. Start from {@link #text} or {@link #ids} and add what differs from
+ * the defaults: 100 tokens or what the context has room for, drawn from the model's own
+ * distribution with seed 0, one sample, no attention, no logprobs.
+ */
+public final class Request {
+  /** Tokens to write when nobody says how many. */
+  public static final int DEFAULT_TOKENS = 100;
+
+  /** Hears from a run while it goes on, on the thread that runs it. */
+  public interface Listener {
+    /** Hears nothing. */
+    Listener NONE = new Listener() {};
+
+    /**
+     * New text of a sample, whole characters only.
+     *
+     * @return false to end the run here and keep what it has
+     */
+    default boolean text(int sample, String piece) {
+      return true;
+    }
+
+    /**
+     * How far reading the prompt has come.
+     *
+     * @return false to end the run, which then throws CancellationException
+     */
+    default boolean reading(int layersDone, int layers) {
+      return true;
+    }
+  }
+
+  final Optional<String> text;
+  final int[] ids;
+  int tokens = -1;
+  Sampling sampling = Sampling.seeded(0);
+  int samples = 1;
+  List<String> stops = List.of();
+  Optional<AttentionSelection> attention = Optional.empty();
+  int logprobs = -1;
+  boolean slide;
+  boolean special;
+  Listener listener = Listener.NONE;
+
+  private Request(Optional<String> text, int[] ids) {
+    this.text = text;
+    this.ids = ids;
+  }
+
+  /** Reads {@code text}; an empty text means the model's beginning-of-text token. */
+  public static Request text(String text) {
+    return new Request(Optional.of(text), new int[0]);
+  }
+
+  /** Reads these token ids as they are; at least one. */
+  public static Request ids(int... ids) {
+    if (ids.length == 0) {
+      throw new IllegalArgumentException("a request without token ids");
+    }
+    return new Request(Optional.empty(), ids.clone());
+  }
+
+  /** Writes at most {@code n} tokens; 0 only reads. */
+  public Request tokens(int n) {
+    if (n < 0) {
+      throw new IllegalArgumentException("%d tokens to write: not 0 or more".formatted(n));
+    }
+    this.tokens = n;
+    return this;
+  }
+
+  public Request sampling(Sampling sampling) {
+    this.sampling = sampling;
+    return this;
+  }
+
+  /** Writes {@code n} continuations of the same prompt at once, each with draws of its own. */
+  public Request samples(int n) {
+    if (n < 1 || n > 1024) {
+      throw new IllegalArgumentException("%d samples: not 1 to 1024".formatted(n));
+    }
+    this.samples = n;
+    return this;
+  }
+
+  /** Ends the text before the first of these strings that appears in it. */
+  public Request stops(List<String> stops) {
+    this.stops = List.copyOf(stops);
+    return this;
+  }
+
+  /** Keeps attention maps. */
+  public Request attention(AttentionSelection selection) {
+    this.attention = Optional.of(selection);
+    return this;
+  }
+
+  /** Keeps every token's logprob and rank, and the {@code top} most likely tokens at its place. */
+  public Request logprobs(int top) {
+    if (top < 0) {
+      throw new IllegalArgumentException("the top %d tokens: not 0 or more".formatted(top));
+    }
+    this.logprobs = top;
+    return this;
+  }
+
+  /**
+   * When the context is full, forgets its older half and reads the rest anew from position 0,
+   * instead of refusing; the run says how many tokens it forgot.
+   */
+  public Request slide(boolean slide) {
+    this.slide = slide;
+    return this;
+  }
+
+  /** Takes {@code <|endoftext|>} in the text as the token of that name, not as plain text. */
+  public Request special(boolean special) {
+    this.special = special;
+    return this;
+  }
+
+  public Request listener(Listener listener) {
+    this.listener = listener;
+    return this;
+  }
+}

@@ -1,0 +1,169 @@
+package dev.loupe;
+
+import dev.loupe.Generation.Finish;
+import dev.loupe.attention.AttentionMaps;
+import dev.loupe.sampling.Distribution;
+import dev.loupe.text.CharSpan;
+import dev.loupe.text.Labels;
+import dev.loupe.text.StopStrings;
+import dev.loupe.text.StreamDecoder;
+import dev.loupe.text.Tokenizer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
+
+/** One continuation of the prompt under way: its tokens, its text, and what is known of each. */
+final class Sample {
+  /** What the model thought of one token. */
+  private record Odds(double logprob, int rank, List<Distribution.Entry> top) {
+    static final Odds NONE = new Odds(Double.NaN, -1, List.of());
+  }
+
+  final int number;
+  final BitSet seen = new BitSet();
+  final @Nullable AttentionMaps maps;
+  final @Nullable AttentionMaps scores;
+  private final Tokenizer tokenizer;
+  private final Request.Listener listener;
+  private final StreamDecoder decoder;
+  private final StopStrings stops;
+  private final StringBuilder text = new StringBuilder();
+  private final int promptLength;
+  private final int logprobs;
+  private int[] ids;
+  private int length;
+  private final List<Odds> odds = new ArrayList<>();
+  private @Nullable Finish finish;
+
+  Sample(
+      Tokenizer tokenizer,
+      Request request,
+      int number,
+      int[] prompt,
+      @Nullable AttentionMaps maps,
+      @Nullable AttentionMaps scores) {
+    this.tokenizer = tokenizer;
+    this.listener = request.listener;
+    this.number = number;
+    this.decoder = new StreamDecoder(tokenizer);
+    this.stops = new StopStrings(request.stops);
+    this.promptLength = prompt.length;
+    this.logprobs = request.logprobs;
+    this.ids = prompt.clone();
+    this.length = prompt.length;
+    this.maps = maps;
+    this.scores = scores;
+    for (int id : prompt) {
+      seen.set(id);
+    }
+  }
+
+  /** Tokens so far, the prompt's included. */
+  int length() {
+    return length;
+  }
+
+  int lastId() {
+    return ids[length - 1];
+  }
+
+  int[] ids(int from, int to) {
+    return Arrays.copyOfRange(ids, from, to);
+  }
+
+  boolean finished() {
+    return finish != null;
+  }
+
+  /** Notes the odds of the next token in order; {@code logits} are those before it, or null. */
+  void note(int id, float @Nullable [] logits) {
+    if (logprobs < 0 || logits == null) {
+      odds.add(Odds.NONE);
+      return;
+    }
+    Distribution d = new Distribution(logits);
+    odds.add(new Odds(d.logprob(id), d.rank(id), d.top(logprobs)));
+  }
+
+  /** Appends a token that the model wrote, and tells the listener what text it completes. */
+  void accept(int id, boolean endsText) {
+    if (length == ids.length) {
+      ids = Arrays.copyOf(ids, length + Math.max(16, length / 2));
+    }
+    ids[length++] = id;
+    seen.set(id);
+    if (endsText) {
+      end(Finish.EOS);
+      return;
+    }
+    String piece = stops.push(decoder.push(id));
+    if (stops.stopped()) {
+      finish = Finish.STOP;
+    }
+    emit(piece);
+  }
+
+  /** Ends the sample if it has not ended: incomplete characters and held-back text come out. */
+  void end(Finish why) {
+    if (finish == null) {
+      finish = why;
+      emit(stops.push(decoder.finish()) + stops.finish());
+    }
+  }
+
+  private void emit(String piece) {
+    if (piece.isEmpty()) {
+      return;
+    }
+    text.append(piece);
+    if (!listener.text(number, piece)) {
+      end(Finish.INTERRUPTED);
+    }
+  }
+
+  Generation result(
+      ModelInfo model, Request request, int cropped, Generation.Timing timing) {
+    int[] all = ids(0, length);
+    List<String> labels = Labels.of(tokenizer, all);
+    List<CharSpan> spans = CharSpan.of(tokenizer, all);
+    List<Token> tokens = new ArrayList<>();
+    for (int i = 0; i < length; i++) {
+      Odds known = i < odds.size() ? odds.get(i) : Odds.NONE;
+      List<Token.Candidate> top = new ArrayList<>();
+      for (Distribution.Entry entry : known.top()) {
+        String label =
+            tokenizer.contains(entry.id()) ? Labels.of(tokenizer, entry.id()) : "<unused>";
+        top.add(new Token.Candidate(entry.id(), label, entry.logprob()));
+      }
+      tokens.add(
+          new Token(
+              all[i],
+              tokenizer.raw(all[i]),
+              labels.get(i),
+              HexFormat.of().withUpperCase().formatHex(tokenizer.bytes(all[i])),
+              spans.get(i).start(),
+              spans.get(i).end(),
+              tokenizer.isSpecial(all[i]),
+              i >= promptLength,
+              known.logprob(),
+              known.rank(),
+              top));
+    }
+    return new Generation(
+        model,
+        request.sampling,
+        number,
+        text.toString(),
+        promptLength,
+        tokens,
+        finish == null ? Finish.LENGTH : finish,
+        cropped,
+        Optional.ofNullable(maps).map(m -> m.first(length)),
+        Optional.ofNullable(scores).map(m -> m.first(length)),
+        timing);
+  }
+}

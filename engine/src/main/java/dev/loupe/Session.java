@@ -1,0 +1,318 @@
+package dev.loupe;
+
+import dev.loupe.Generation.Finish;
+import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.AttentionRecorder;
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.model.Activations;
+import dev.loupe.model.Transformer;
+import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Batch;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Mask;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.Tensor;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.sampling.Sampler;
+import dev.loupe.weights.Gpt2Config;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CancellationException;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One request under way: its cache and scratch, its samples, and the loop that reads the prompt in
+ * one pass and then writes one token of every sample per pass. All samples that are still being
+ * written stand at the same position.
+ */
+final class Session implements AutoCloseable {
+  /** Rows of logits made at a time where those of the whole prompt are wanted. */
+  private static final int LOGIT_ROWS = 32;
+
+  private final Loupe loupe;
+  private final Request request;
+  private final Transformer model;
+  private final Gpt2Config config;
+  private final int[] prompt;
+  private final int tokens;
+  private final TensorArena arena;
+  private final KvCache kv;
+  private final Activations activations;
+  private final Tensor logits; // [rows, V]
+  private final float[] row; // one row of logits
+  private final Sampler sampler;
+  private final List<Sample> samples = new ArrayList<>();
+  private final @Nullable AttentionRecorder recorder;
+  private int dropped; // tokens of the run that have left the context
+  private boolean reading;
+
+  Session(Loupe loupe, Request request) {
+    this.loupe = loupe;
+    this.request = request;
+    model = loupe.model();
+    config = model.config();
+    prompt = promptIds();
+    tokens = tokensToWrite();
+    int total = prompt.length + tokens;
+    int context = Math.min(total, config.nPositions());
+    dropped = Math.max(0, prompt.length - config.nPositions());
+    if (dropped > 0 && request.attention.isPresent()) {
+      throw new IllegalArgumentException(
+          "attention of a prompt longer than the context: %d tokens, the model reads %d"
+              .formatted(prompt.length, config.nPositions()));
+    }
+    arena = model.ops().arena();
+    try {
+      int rows = Math.max(context, request.samples);
+      int logitRows = request.logprobs < 0 ? 1 : Math.min(LOGIT_ROWS, context);
+      kv =
+          new KvCache(
+              arena, config.nLayer(), config.nHead(), config.headDim(), request.samples, context);
+      activations = Activations.allocate(arena, config, rows);
+      logits = arena.allocate(Math.max(logitRows, request.samples), config.vocabSize());
+      row = new float[config.vocabSize()];
+      sampler = new Sampler(request.sampling, loupe.vocabulary());
+      AttentionSelection selection = request.attention.orElse(null);
+      for (int s = 0; s < request.samples; s++) {
+        AttentionMaps maps = selection == null ? null : allocate(selection, total);
+        boolean scored = selection != null && selection.scores();
+        AttentionMaps scores = scored ? allocate(request.attention.get(), total) : null;
+        samples.add(new Sample(loupe.tokenizer(), request, s, prompt, maps, scores));
+      }
+      recorder = selection == null ? null : recorder(selection, context, total);
+    } catch (Throwable e) {
+      arena.close();
+      throw e;
+    }
+  }
+
+  private AttentionMaps allocate(AttentionSelection selection, int total) {
+    return AttentionMaps.allocate(selection.layersOf(config), selection.headsOf(config), total);
+  }
+
+  /** The prompt is read once, so its rows go to all samples. */
+  private AttentionRecorder recorder(AttentionSelection selection, int context, int total) {
+    return new AttentionRecorder(
+        arena,
+        config,
+        selection,
+        context,
+        total,
+        (s, layer, head, query, weights) -> {
+          for (Sample sample : reading ? samples : samples.subList(s, s + 1)) {
+            if (sample.maps != null) {
+              sample.maps.put(layer, head, query, weights);
+            }
+          }
+        },
+        !selection.scores()
+            ? null
+            : (s, layer, head, query, weights) -> {
+              for (Sample sample : reading ? samples : samples.subList(s, s + 1)) {
+                if (sample.scores != null) {
+                  sample.scores.put(layer, head, query, weights);
+                }
+              }
+            });
+  }
+
+  private int[] promptIds() {
+    int[] ids =
+        request.text.isPresent()
+            ? loupe.tokenizer().encode(request.text.get(), request.special)
+            : request.ids;
+    if (ids.length == 0) {
+      if (config.bosTokenId() < 0) {
+        throw new IllegalArgumentException(
+            "the prompt is empty and the model names no beginning-of-text token");
+      }
+      return new int[] {config.bosTokenId()};
+    }
+    for (int id : ids) {
+      if (id >= config.vocabSize() || !loupe.tokenizer().contains(id)) {
+        throw new IllegalArgumentException(
+            "token id %d is outside the vocabulary 0..%d"
+                .formatted(id, loupe.tokenizer().size() - 1));
+      }
+    }
+    return ids;
+  }
+
+  private int tokensToWrite() {
+    if (request.slide) {
+      return request.tokens < 0 ? Request.DEFAULT_TOKENS : request.tokens;
+    }
+    int room = config.nPositions() - prompt.length;
+    if (room < 0) {
+      throw new IllegalArgumentException(
+          "the prompt has %d tokens and the model reads %d: shorten it by %d, or let the context slide (--overflow slide)"
+              .formatted(prompt.length, config.nPositions(), -room));
+    }
+    if (request.tokens > room || (request.tokens < 0 && room == 0)) {
+      throw new IllegalArgumentException(
+          "%d prompt tokens leave room for %d new ones in a context of %d: ask for fewer, or let the context slide (--overflow slide)"
+              .formatted(prompt.length, room, config.nPositions()));
+    }
+    return request.tokens < 0 ? Math.min(Request.DEFAULT_TOKENS, room) : request.tokens;
+  }
+
+  List<Generation> run() {
+    long start = System.nanoTime();
+    try {
+      readPrompt();
+      long read = System.nanoTime();
+      int passes = write();
+      Generation.Timing timing =
+          new Generation.Timing(
+              (read - start) / 1e6,
+              prompt.length - Math.max(0, prompt.length - config.nPositions()),
+              (System.nanoTime() - read) / 1e6,
+              passes);
+      List<Generation> results = new ArrayList<>();
+      for (Sample sample : samples) {
+        results.add(sample.result(loupe.info(), request, dropped, timing));
+      }
+      return results;
+    } catch (ArithmeticException e) {
+      throw loupe.notFinite(e);
+    }
+  }
+
+  private void readPrompt() {
+    Batch batch =
+        Batch.sequence(0, 0, samples.getFirst().ids(dropped, prompt.length));
+    Activations a = activations.rows(batch.rows());
+    reading = true;
+    model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
+    reading = false;
+    if (request.logprobs >= 0) {
+      notePrompt(a, batch.rows());
+    }
+    readLogits(a, batch.rows() - 1, 1);
+    model.ops().read(logits, 0, row, row.length);
+    Sampler.requireFinite(row);
+    for (int s = 1; s < samples.size(); s++) {
+      kv.copySequence(model.ops(), 0, s);
+    }
+  }
+
+  private void observe(Ops ops, AttentionInput in, Tensor lse) {
+    if (recorder != null) {
+      recorder.observe(ops, in, lse);
+    }
+    if (reading && !request.listener.reading(in.layer() + 1, config.nLayer())) {
+      throw new CancellationException("ended while reading the prompt");
+    }
+  }
+
+  /** Logits of {@code count} rows of the last pass, to the first rows of {@link #logits}. */
+  private void readLogits(Activations a, int first, int count) {
+    model.logits(a, first, count == logits.rows() ? logits : logits.rows(0, count));
+  }
+
+  private void notePrompt(Activations a, int rows) {
+    for (int i = 0; i <= dropped; i++) {
+      int at = i;
+      samples.forEach(sample -> sample.note(prompt[at], null)); // nothing came before it
+    }
+    for (int first = 0; first < rows - 1; first += logits.rows()) {
+      int count = Math.min(logits.rows(), rows - 1 - first);
+      readLogits(a, first, count);
+      for (int i = 0; i < count; i++) {
+        model.ops().read(logits, i, row, row.length);
+        Sampler.requireFinite(row);
+        for (Sample sample : samples) {
+          sample.note(prompt[dropped + first + i + 1], row);
+        }
+      }
+    }
+  }
+
+  /**
+   * Writes until every sample has ended. Afterwards every token, the last too, has been read where
+   * attention is kept, so that its row is there.
+   *
+   * @return number of passes that wrote a token
+   */
+  private int write() {
+    List<Sample> writing = new ArrayList<>(samples);
+    Batch batch = Batch.step(0);
+    Activations a = activations;
+    int passes = 0;
+    for (int i = 0; i < samples.size(); i++) {
+      model.ops().copy(logits.rows(0, 1), logits.rows(i, 1)); // all continue the same prompt
+    }
+    while (passes < tokens && !writing.isEmpty()) {
+      passes++;
+      choose(writing);
+      List<Sample> ended = new ArrayList<>();
+      if (Thread.interrupted()) {
+        writing.forEach(sample -> sample.end(Finish.INTERRUPTED));
+      } else if (passes == tokens) {
+        writing.forEach(sample -> sample.end(Finish.LENGTH));
+      }
+      for (Sample sample : writing) {
+        if (sample.finished()) {
+          ended.add(sample);
+        }
+      }
+      writing.removeAll(ended);
+      List<Sample> fed = new ArrayList<>(writing);
+      if (recorder != null) {
+        fed.addAll(ended);
+      }
+      if (fed.isEmpty()) {
+        break;
+      }
+      int position = fed.getFirst().length() - 1 - dropped;
+      if (position == config.nPositions()) {
+        slide(fed);
+        position = fed.getFirst().length() - 1 - dropped;
+      }
+      if (batch.rows() != fed.size() || !ended.isEmpty()) {
+        batch = Batch.step(fed.stream().mapToInt(sample -> sample.number).toArray());
+        a = activations.rows(fed.size());
+      }
+      for (int r = 0; r < fed.size(); r++) {
+        batch.set(r, fed.get(r).lastId(), position);
+      }
+      model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
+      if (!writing.isEmpty()) {
+        readLogits(a, 0, writing.size());
+      }
+    }
+    samples.forEach(sample -> sample.end(Finish.LENGTH));
+    return passes;
+  }
+
+  private void choose(List<Sample> writing) {
+    for (int r = 0; r < writing.size(); r++) {
+      Sample sample = writing.get(r);
+      model.ops().read(logits, r, row, row.length);
+      int id = sampler.next(row, sample.seen, sample.number, sample.length());
+      sample.note(id, row);
+      sample.accept(id, id == config.eosTokenId());
+    }
+  }
+
+  /** Makes room in a full context: its older half is dropped and the rest read anew. */
+  private void slide(List<Sample> fed) {
+    int read = fed.getFirst().length() - 1; // all tokens but the newest
+    int keep = Math.max(1, config.nPositions() / 2);
+    dropped = read - keep;
+    if (recorder != null) {
+      recorder.slide(dropped, read);
+    }
+    Activations a = activations.rows(keep);
+    for (Sample sample : fed) {
+      kv.truncate(sample.number, 0);
+      Batch batch = Batch.sequence(sample.number, 0, sample.ids(dropped, read));
+      model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
+    }
+  }
+
+  @Override
+  public void close() {
+    arena.close();
+  }
+}

@@ -1,0 +1,20 @@
+package dev.loupe.attention;
+
+import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.Tensor;
+
+/** Sees the attention of each layer as it happens. It can read everything and change nothing. */
+@FunctionalInterface
+public interface AttentionTap {
+  /** Looks at nothing, at no cost. */
+  AttentionTap NONE = (ops, in, lse) -> {};
+
+  /**
+   * Called after the attention of one layer.
+   *
+   * @param in its queries, keys and values
+   * @param lse its log-sum-exp [R, H], from which {@link Ops#probabilities} rebuilds the maps
+   */
+  void observe(Ops ops, AttentionInput in, Tensor lse);
+}

@@ -1,0 +1,49 @@
+package dev.loupe.model;
+
+import dev.loupe.attention.AttentionTap;
+import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Batch;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Mask;
+import dev.loupe.ops.Ops;
+import dev.loupe.weights.Activation;
+import dev.loupe.weights.Gpt2Config;
+
+/**
+ * One transformer block: attention, then an MLP, each after a layer norm and added to the residual
+ * stream (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
+ */
+final class Block {
+  private final BlockWeights w;
+  private final int layer;
+  private final float scale;
+  private final Activation activation;
+
+  Block(BlockWeights weights, Gpt2Config config, int layer) {
+    this.w = weights;
+    this.layer = layer;
+    this.scale = config.attentionScale(layer);
+    this.activation = config.activation();
+  }
+
+  /**
+   * Runs the block over the rows of {@code batch}.
+   *
+   * @param a holds the residual stream x [R, C], updated in place, and room for what lies between
+   * @param kv receives the rows' keys and values
+   * @param tap sees the attention, and cannot change it
+   */
+  void forward(Ops ops, Activations a, Batch batch, KvCache kv, Mask mask, AttentionTap tap) {
+    ops.layerNorm(a.x(), w.ln1(), a.h()); // [R, C]
+    ops.linear(a.h(), w.cAttn(), a.qkv()); // [R, 3C]  fused Q, K, V
+    AttentionInput in = new AttentionInput(a.qkv(), batch, kv, layer, scale, mask);
+    ops.appendKv(in);
+    ops.attention(in, a.y(), a.lse()); // [R, C], log-sum-exp [R, H]
+    tap.observe(ops, in, a.lse()); // the branch; AttentionTap.NONE does nothing
+    ops.linearResidual(a.y(), w.cProj(), a.x()); // x += y . W + b
+    ops.layerNorm(a.x(), w.ln2(), a.h()); // [R, C]
+    ops.linear(a.h(), w.cFc(), a.inner()); // [R, n_inner]
+    ops.activate(activation, a.inner());
+    ops.linearResidual(a.inner(), w.mlpCProj(), a.x()); // x += inner . W + b
+  }
+}

@@ -1,0 +1,106 @@
+package dev.loupe.model;
+
+import dev.loupe.attention.AttentionTap;
+import dev.loupe.ops.Batch;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.LayerNorm;
+import dev.loupe.ops.Mask;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.Tensor;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.Gpt2Config;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * GPT-2: token and position embedding, L blocks, a last layer norm, and the head that turns a row
+ * of the residual stream into logits. Weights live as long as this object and are shared by all
+ * sessions.
+ */
+public final class Transformer implements AutoCloseable {
+  private final Gpt2Config config;
+  private final Ops ops;
+  private final TensorArena arena;
+  private final Tensor wte; // wte.weight [V, C]
+  private final Tensor wpe; // wpe.weight [n_positions, C]
+  private final List<Block> blocks = new ArrayList<>();
+  private final LayerNorm lnF; // ln_f
+  private final Tensor head; // lm_head.weight [V, C], or wte where the head is tied
+
+  /** The model of {@code checkpoint}, which must stay open as long as this model. */
+  public Transformer(Checkpoint checkpoint, Ops ops) {
+    this.config = checkpoint.config();
+    this.ops = ops;
+    this.arena = ops.arena();
+    wte = arena.matrix(checkpoint.tensor("wte.weight"));
+    wpe = arena.matrix(checkpoint.tensor("wpe.weight"));
+    for (int layer = 0; layer < config.nLayer(); layer++) {
+      blocks.add(new Block(BlockWeights.load(checkpoint, arena, layer), config, layer));
+    }
+    lnF = BlockWeights.layerNorm(checkpoint, arena, "ln_f");
+    head =
+        checkpoint.has("lm_head.weight")
+            ? arena.matrix(checkpoint.tensor("lm_head.weight"))
+            : wte;
+  }
+
+  public Gpt2Config config() {
+    return config;
+  }
+
+  public Ops ops() {
+    return ops;
+  }
+
+  /**
+   * Reads the rows of {@code batch} and leaves the residual stream after the last block in {@code
+   * a.x()}, for {@link #logits}.
+   *
+   * @throws IllegalArgumentException if an id is outside the vocabulary, or a position outside the
+   *     context or not the next of its sequence
+   */
+  public void forward(Batch batch, KvCache kv, Activations a, Mask mask, AttentionTap tap) {
+    check(batch);
+    kv.extend(batch);
+    ops.embed(batch, wte, wpe, a.x());
+    for (Block block : blocks) {
+      block.forward(ops, a, batch, kv, mask, tap);
+    }
+  }
+
+  /**
+   * Logits of the rows {@code first .. first + out.rows() - 1} of the last pass.
+   *
+   * @param out [rows, V]
+   */
+  public void logits(Activations a, int first, Tensor out) {
+    Tensor h = a.h().rows(first, out.rows());
+    ops.layerNorm(a.x().rows(first, out.rows()), lnF, h);
+    ops.logits(h, head, out);
+  }
+
+  List<Block> blocks() {
+    return blocks;
+  }
+
+  private void check(Batch batch) {
+    for (int r = 0; r < batch.rows(); r++) {
+      if (batch.id(r) < 0 || batch.id(r) >= config.vocabSize()) {
+        throw new IllegalArgumentException(
+            "token id %d is outside the vocabulary 0..%d"
+                .formatted(batch.id(r), config.vocabSize() - 1));
+      }
+      if (batch.position(r) >= config.nPositions()) {
+        throw new IllegalArgumentException(
+            "position %d: the model reads %d tokens"
+                .formatted(batch.position(r), config.nPositions()));
+      }
+    }
+  }
+
+  @Override
+  public void close() {
+    arena.close();
+  }
+}

@@ -1,0 +1,79 @@
+package dev.loupe.ops;
+
+import dev.loupe.weights.Activation;
+
+/**
+ * The hardware seam: every operation of a GPT-2 forward pass. The model is written once against it.
+ *
+ * <p>Letters: R rows of the pass, C width, H heads, D = C / H, V vocabulary. Activations are f32,
+ * [rows, cols] row-major; weights may be f32, f16 or bf16 and are always accumulated in f32. A row's
+ * result depends on that row's own inputs alone, never on the rows beside it, the number of threads
+ * or the size of the batch, so a prompt read at once and a prompt read token by token give the same
+ * bits. Callers pass matching shapes; a backend checks them before native code or unchecked memory
+ * could see them.
+ */
+public interface Ops extends AutoCloseable {
+  /** A new lifetime for tensors: one per model, one per session. */
+  TensorArena arena();
+
+  /** x[r] = wte[id(r)] + wpe[position(r)]; wte [V, C], wpe [positions, C], x [R, C]. */
+  void embed(Batch batch, Tensor wte, Tensor wpe, Tensor x);
+
+  /** out[r] = (x[r] - mean) / sqrt(variance + epsilon) * weight + bias; x and out [R, C]. */
+  void layerNorm(Tensor x, LayerNorm norm, Tensor out);
+
+  /** out = x . W + b; x [R, in], out [R, out]. */
+  void linear(Tensor x, Linear w, Tensor out);
+
+  /** acc += x . W + b; x [R, in], acc [R, out]. */
+  void linearResidual(Tensor x, Linear w, Tensor acc);
+
+  /** x = f(x), element by element. */
+  void activate(Activation f, Tensor x);
+
+  /** Stores the keys and values of the rows in the cache, each at its position. */
+  void appendKv(AttentionInput in);
+
+  /**
+   * Attention of every head by one pass of online softmax over tiles of keys (Milakov and
+   * Gimelshein, arXiv 1805.02867; Dao et al., FlashAttention, arXiv 2205.14135). No T x T memory.
+   *
+   * <p>y[r, h] = sum over keys j of softmax_j(scale q[r, h] . k[j, h]) v[j, h]; lse[r, h] is the
+   * log of the softmax's denominator: log sum_j exp(scale q . k[j]).
+   *
+   * @param y [R, C]
+   * @param lse [R, H]
+   */
+  void attention(AttentionInput in, Tensor y, Tensor lse);
+
+  /**
+   * Rebuilds rows of the attention matrix, which {@link #attention} does not keep: P[j] = exp(scale
+   * q . k[j] - lse).
+   *
+   * @param heads which heads
+   * @param firstRow first row of the batch
+   * @param rows how many rows of the batch
+   * @param out [heads.length rows, at least as many columns as keys]: row i rows + r is head
+   *     heads[i], batch row firstRow + r; columns beyond the keys that a row reads are undefined
+   */
+  void probabilities(
+      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out);
+
+  /** Like {@link #probabilities}, but the scores before the softmax: scale q . k[j]. */
+  void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out);
+
+  /** out[r, v] = x[r] . table[v]; x [R, C], table [V, C] (wte or lm_head), out [R, V]. */
+  void logits(Tensor x, Tensor table, Tensor out);
+
+  /** Copies the elements of {@code from} to {@code to}, which has the same shape. */
+  void copy(Tensor from, Tensor to);
+
+  /** Brings one f32 row to the host: into[0 .. count - 1] = the first {@code count} columns. */
+  void read(Tensor from, int row, float[] into, int count);
+
+  /** What it runs on, for people: e.g. {@code cpu, 512-bit vectors, 2 threads}. */
+  String device();
+
+  @Override
+  void close();
+}

@@ -1,0 +1,54 @@
+package dev.loupe.ops.cpu;
+
+import dev.loupe.ops.Tensor;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.weights.DType;
+import dev.loupe.weights.StoredTensor;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+
+/** Off-heap memory; weights stay where the checkpoint mapped them. */
+final class CpuArena implements TensorArena {
+  private static final int CACHE_LINE = 64;
+
+  private final Arena arena = Arena.ofShared();
+
+  @Override
+  public Tensor allocate(int rows, int cols) {
+    long bytes = Math.multiplyExact(4L * rows, cols);
+    return new Tensor(DType.F32, rows, cols, arena.allocate(bytes, CACHE_LINE));
+  }
+
+  @Override
+  public Tensor matrix(StoredTensor stored) {
+    List<Long> shape = stored.shape();
+    int rows = shape.size() == 1 ? 1 : Math.toIntExact(shape.get(0));
+    int cols = Math.toIntExact(shape.getLast());
+    if (stored.dtype() == DType.F64) {
+      return widened(stored, rows, cols);
+    }
+    return new Tensor(stored.dtype(), rows, cols, stored.data());
+  }
+
+  @Override
+  public Tensor vector(StoredTensor stored) {
+    return widened(stored, 1, Math.toIntExact(stored.elements()));
+  }
+
+  private Tensor widened(StoredTensor stored, int rows, int cols) {
+    Tensor wide = allocate(rows, cols);
+    MemorySegment data = stored.data();
+    int bytes = stored.dtype().bytes();
+    for (long i = 0; i < stored.elements(); i++) {
+      float x = ScalarLoops.element(stored.dtype(), data, i * bytes);
+      wide.data().set(ScalarLoops.F32, 4 * i, x);
+    }
+    return wide;
+  }
+
+  @Override
+  public void close() {
+    arena.close();
+  }
+}

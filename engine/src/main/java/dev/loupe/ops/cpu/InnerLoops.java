@@ -1,0 +1,143 @@
+package dev.loupe.ops.cpu;
+
+import dev.loupe.weights.Activation;
+import dev.loupe.weights.DType;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The loops in which the CPU spends its time, in two twins: {@link VectorLoops} on the Vector API
+ * and {@link ScalarLoops} in plain Java where the incubator module is absent.
+ *
+ * <p>The twins give the same bits, on vectors of any width: every sum has one order. Sums along a
+ * matrix's inner axis run from its first index to its last by fused multiply-add, one sum per
+ * output; sums within one vector run in {@value #LANES} lanes (element i in lane i mod 16), which
+ * are then folded in halves. (The Vector API's own reduceLanes promises no order.)
+ *
+ * <p>Offsets into segments are in bytes, all other counts in elements; segments hold little-endian
+ * f32 unless a type is given. Callers see to it that the ranges are inside. An instance has scratch
+ * of its own and serves one thread.
+ */
+interface InnerLoops {
+  /** Lanes of the sums within one vector. */
+  int LANES = 16;
+
+  /** Keys in one tile of attention; the online softmax rescales after each tile. */
+  int KEYS = 64;
+
+  /** Rows of the matrix-multiply tile. */
+  int TILE_ROWS = 4;
+
+  /** Rows of weights that {@link #addRows} takes at once. */
+  int STREAMS = 8;
+
+  // exp(x) = 2^n exp(r), n = round(x / ln 2), ln 2 in two parts so that r is exact (Cody and Waite).
+  float EXP_LOW = -87.33654f; // below it the result would be subnormal: 0
+  float EXP_HIGH = 88.37626f; // above it 2^n would overflow: saturates
+  float LOG2_E = 1.442695f;
+  float LN2_HIGH = 0x1.63p-1f;
+  float LN2_LOW = -2.1219444e-4f;
+  float ROUNDER = 0x1.8p23f; // adding it rounds to an integer, which stands in the low bits
+
+  /** Columns of the matrix-multiply tile: two hardware vectors. */
+  int tileColumns();
+
+  /** dst[i] = f32 of src[i], i &lt; n; exact. */
+  void widen(DType dtype, MemorySegment src, long srcOffset, int n, MemorySegment dst, long dstOffset);
+
+  /**
+   * acc[j] += x[0] w[0, j] + x[1] w[1, j] + ..., in that order, for j &lt; n.
+   *
+   * @param rows at most {@value #STREAMS} rows of w
+   * @param wStride bytes from one row of w to the next
+   */
+  void addRows(
+      MemorySegment x,
+      long xOffset,
+      int rows,
+      MemorySegment w,
+      long wOffset,
+      long wStride,
+      int n,
+      float[] acc,
+      int accOffset);
+
+  /**
+   * tile[m, j] += sum over k of x[m, k] panel[k, j], k ascending.
+   *
+   * @param xStride bytes from one row of x to the next
+   * @param rows at most {@value #TILE_ROWS}
+   * @param inner number of k
+   * @param panel [inner, tileColumns()]
+   * @param tile [TILE_ROWS, tileColumns()]
+   */
+  void multiplyTile(
+      MemorySegment x,
+      long xOffset,
+      long xStride,
+      int rows,
+      int inner,
+      MemorySegment panel,
+      float[] tile);
+
+  /** dots[i] = x . w[i] for four rows of w, {@code wStride} bytes apart. */
+  void dotFour(
+      MemorySegment x, long xOffset, MemorySegment w, long wOffset, long wStride, int n, float[] dots);
+
+  /** Sum of x. */
+  float sum(MemorySegment x, long xOffset, int n);
+
+  /** Sum of (x - mean)^2. */
+  float sumOfSquares(MemorySegment x, long xOffset, int n, float mean);
+
+  /** out = (x - mean) * factor * weight + bias. */
+  void normalise(
+      MemorySegment x,
+      long xOffset,
+      int n,
+      float mean,
+      float factor,
+      MemorySegment weight,
+      MemorySegment bias,
+      MemorySegment out,
+      long outOffset);
+
+  /** x = f(x). */
+  void activate(Activation f, MemorySegment x, long xOffset, int n);
+
+  /**
+   * Scores of one query against one tile of keys: scores[j] = scale * (q . k[j]), j &lt; {@value
+   * #KEYS}.
+   *
+   * @param keys the tile: {@code KEYS / LANES} groups of [D, LANES], so that a vector load takes one
+   *     component of neighbouring keys and no sum crosses lanes
+   */
+  void scoreKeys(
+      MemorySegment q, long qOffset, int d, MemorySegment keys, long keysOffset, float scale, float[] scores);
+
+  /** The largest of x[0 .. n - 1]. */
+  float max(float[] x, int n);
+
+  /** x[j] = exp(x[j] - shift) for j &lt; n and 0 for n &lt;= j &lt; {@value #KEYS}; their sum. */
+  float exponentials(float[] x, int n, float shift);
+
+  /** o = o * factor + p[0] v[0] + p[1] v[1] + ... + p[n - 1] v[n - 1]; o [d], v [n, d]. */
+  void addValues(
+      float[] p, int n, MemorySegment v, long vOffset, int d, float factor, float[] o, int oOffset);
+
+  /** The twin that this Java runtime allows: vectors if the module jdk.incubator.vector is there. */
+  static InnerLoops best() {
+    return ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()
+        ? new VectorLoops()
+        : new ScalarLoops();
+  }
+
+  /** Folds {@value #LANES} lanes from {@code offset} on, in halves. */
+  static float fold(float[] lanes, int offset) {
+    for (int half = LANES / 2; half > 0; half /= 2) {
+      for (int i = 0; i < half; i++) {
+        lanes[offset + i] += lanes[offset + i + half];
+      }
+    }
+    return lanes[offset];
+  }
+}

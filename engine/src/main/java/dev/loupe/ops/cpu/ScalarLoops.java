@@ -1,0 +1,308 @@
+package dev.loupe.ops.cpu;
+
+import dev.loupe.weights.Activation;
+import dev.loupe.weights.DType;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
+import java.util.Arrays;
+
+/** The plain twin, also the place to read what each loop means. */
+final class ScalarLoops implements InnerLoops {
+  static final ValueLayout.OfFloat F32 =
+      ValueLayout.JAVA_FLOAT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+  private static final ValueLayout.OfShort I16 =
+      ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+  private static final ValueLayout.OfDouble F64 =
+      ValueLayout.JAVA_DOUBLE_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+
+  private final float[] lanes = new float[LANES];
+
+  @Override
+  public int tileColumns() {
+    return 16;
+  }
+
+  @Override
+  public String toString() {
+    return "no vectors";
+  }
+
+  @Override
+  public void widen(
+      DType dtype, MemorySegment src, long srcOffset, int n, MemorySegment dst, long dstOffset) {
+    for (int i = 0; i < n; i++) {
+      dst.set(F32, dstOffset + 4L * i, element(dtype, src, srcOffset + (long) dtype.bytes() * i));
+    }
+  }
+
+  /** The element at {@code offset}; an f64 is rounded to the nearest f32. */
+  static float element(DType dtype, MemorySegment src, long offset) {
+    return switch (dtype) {
+      case F64 -> (float) src.get(F64, offset);
+      case F32 -> src.get(F32, offset);
+      case F16 -> Float.float16ToFloat(src.get(I16, offset));
+      case BF16 -> Float.intBitsToFloat(src.get(I16, offset) << 16);
+    };
+  }
+
+  @Override
+  public void addRows(
+      MemorySegment x,
+      long xOffset,
+      int rows,
+      MemorySegment w,
+      long wOffset,
+      long wStride,
+      int n,
+      float[] acc,
+      int accOffset) {
+    addRows(x, xOffset, rows, w, wOffset, wStride, 0, n, acc, accOffset);
+  }
+
+  /** The columns {@code from .. n - 1} of {@link #addRows}. */
+  static void addRows(
+      MemorySegment x,
+      long xOffset,
+      int rows,
+      MemorySegment w,
+      long wOffset,
+      long wStride,
+      int from,
+      int n,
+      float[] acc,
+      int accOffset) {
+    for (int j = from; j < n; j++) {
+      float a = acc[accOffset + j];
+      for (int k = 0; k < rows; k++) {
+        a = Math.fma(x.get(F32, xOffset + 4L * k), w.get(F32, wOffset + wStride * k + 4L * j), a);
+      }
+      acc[accOffset + j] = a;
+    }
+  }
+
+  @Override
+  public void multiplyTile(
+      MemorySegment x,
+      long xOffset,
+      long xStride,
+      int rows,
+      int inner,
+      MemorySegment panel,
+      float[] tile) {
+    int columns = tileColumns();
+    for (int m = 0; m < rows; m++) {
+      for (int k = 0; k < inner; k++) {
+        float xk = x.get(F32, xOffset + xStride * m + 4L * k);
+        for (int j = 0; j < columns; j++) {
+          int t = m * columns + j;
+          tile[t] = Math.fma(xk, panel.get(F32, 4L * ((long) k * columns + j)), tile[t]);
+        }
+      }
+    }
+  }
+
+  @Override
+  public void dotFour(
+      MemorySegment x,
+      long xOffset,
+      MemorySegment w,
+      long wOffset,
+      long wStride,
+      int n,
+      float[] dots) {
+    for (int i = 0; i < 4; i++) {
+      Arrays.fill(lanes, 0);
+      addProducts(x, xOffset, w, wOffset + wStride * i, 0, n, lanes, 0);
+      dots[i] = InnerLoops.fold(lanes, 0);
+    }
+  }
+
+  /** lanes[k mod 16] += x[k] w[k] for k from {@code from}, a multiple of 16, to n - 1. */
+  static void addProducts(
+      MemorySegment x,
+      long xOffset,
+      MemorySegment w,
+      long wOffset,
+      int from,
+      int n,
+      float[] lanes,
+      int lane) {
+    for (int k = from; k < n; k++) {
+      int l = lane + k % LANES;
+      lanes[l] = Math.fma(x.get(F32, xOffset + 4L * k), w.get(F32, wOffset + 4L * k), lanes[l]);
+    }
+  }
+
+  @Override
+  public float sum(MemorySegment x, long xOffset, int n) {
+    Arrays.fill(lanes, 0);
+    for (int i = 0; i < n; i++) {
+      lanes[i % LANES] += x.get(F32, xOffset + 4L * i);
+    }
+    return InnerLoops.fold(lanes, 0);
+  }
+
+  @Override
+  public float sumOfSquares(MemorySegment x, long xOffset, int n, float mean) {
+    Arrays.fill(lanes, 0);
+    for (int i = 0; i < n; i++) {
+      float d = x.get(F32, xOffset + 4L * i) - mean;
+      lanes[i % LANES] = Math.fma(d, d, lanes[i % LANES]);
+    }
+    return InnerLoops.fold(lanes, 0);
+  }
+
+  @Override
+  public void normalise(
+      MemorySegment x,
+      long xOffset,
+      int n,
+      float mean,
+      float factor,
+      MemorySegment weight,
+      MemorySegment bias,
+      MemorySegment out,
+      long outOffset) {
+    normalise(x, xOffset, 0, n, mean, factor, weight, bias, out, outOffset);
+  }
+
+  /** The elements {@code from .. n - 1} of {@link #normalise}. */
+  static void normalise(
+      MemorySegment x,
+      long xOffset,
+      int from,
+      int n,
+      float mean,
+      float factor,
+      MemorySegment weight,
+      MemorySegment bias,
+      MemorySegment out,
+      long outOffset) {
+    for (int i = from; i < n; i++) {
+      float centred = (x.get(F32, xOffset + 4L * i) - mean) * factor;
+      out.set(
+          F32, outOffset + 4L * i, Math.fma(centred, weight.get(F32, 4L * i), bias.get(F32, 4L * i)));
+    }
+  }
+
+  @Override
+  public void activate(Activation f, MemorySegment x, long xOffset, int n) {
+    activate(f, x, xOffset, 0, n);
+  }
+
+  /** The elements {@code from .. n - 1} of {@link #activate}. */
+  static void activate(Activation f, MemorySegment x, long xOffset, int from, int n) {
+    for (int i = from; i < n; i++) {
+      x.set(F32, xOffset + 4L * i, activate(f, x.get(F32, xOffset + 4L * i)));
+    }
+  }
+
+  static float activate(Activation f, float x) {
+    return switch (f) {
+      // 0.5 (1 + tanh(u)) = sigmoid(2u), which loses nothing where tanh(u) is near -1
+      case GELU_NEW -> timesSigmoid(x, gelu2u(x));
+      case GELU -> (float) (0.5 * x * (1 + Erf.of(x * Math.sqrt(0.5))));
+      case RELU -> Math.max(x, 0);
+      case SILU -> timesSigmoid(x, x);
+      case TANH -> (float) StrictMath.tanh(x);
+      case QUICK_GELU -> timesSigmoid(x, 1.702f * x);
+    };
+  }
+
+  static final float GELU_CUBIC = 0.044715f;
+  static final float GELU_SCALE = (float) (2 * Math.sqrt(2 / Math.PI));
+
+  private static float gelu2u(float x) {
+    return GELU_SCALE * (GELU_CUBIC * x * x * x + x);
+  }
+
+  private static float timesSigmoid(float x, float z) {
+    return x / (1 + exp(-z));
+  }
+
+  /**
+   * e^x within 2 ulp: 0 below {@link #EXP_LOW}, saturating above {@link #EXP_HIGH}, NaN for NaN. A
+   * Taylor polynomial of degree 7 on |r| &lt;= ln 2 / 2 leaves a relative error of 5e-9.
+   */
+  static float exp(float x) {
+    float z = Math.min(Math.max(x, EXP_LOW), EXP_HIGH);
+    float rounded = Math.fma(z, LOG2_E, ROUNDER);
+    float n = rounded - ROUNDER;
+    float r = Math.fma(n, -LN2_LOW, Math.fma(n, -LN2_HIGH, z));
+    float p = 1 / 5040f;
+    p = Math.fma(p, r, 1 / 720f);
+    p = Math.fma(p, r, 1 / 120f);
+    p = Math.fma(p, r, 1 / 24f);
+    p = Math.fma(p, r, 1 / 6f);
+    p = Math.fma(p, r, 0.5f);
+    p = Math.fma(p, r, 1f);
+    p = Math.fma(p, r, 1f);
+    int exponent = Float.floatToRawIntBits(rounded) - Float.floatToRawIntBits(ROUNDER) + 127;
+    return x < EXP_LOW ? 0 : p * Float.intBitsToFloat(exponent << 23);
+  }
+
+  @Override
+  public void scoreKeys(
+      MemorySegment q,
+      long qOffset,
+      int d,
+      MemorySegment keys,
+      long keysOffset,
+      float scale,
+      float[] scores) {
+    for (int j = 0; j < KEYS; j++) {
+      long column = keysOffset + 4L * ((long) (j / LANES) * d * LANES + j % LANES);
+      float dot = 0;
+      for (int i = 0; i < d; i++) {
+        dot = Math.fma(q.get(F32, qOffset + 4L * i), keys.get(F32, column + 4L * i * LANES), dot);
+      }
+      scores[j] = dot * scale;
+    }
+  }
+
+  @Override
+  public float max(float[] x, int n) {
+    float max = Float.NEGATIVE_INFINITY;
+    for (int j = 0; j < n; j++) {
+      max = Math.max(max, x[j]);
+    }
+    return max;
+  }
+
+  @Override
+  public float exponentials(float[] x, int n, float shift) {
+    Arrays.fill(lanes, 0);
+    for (int j = 0; j < KEYS; j++) {
+      x[j] = j < n ? exp(x[j] - shift) : 0;
+      lanes[j % LANES] += x[j];
+    }
+    return InnerLoops.fold(lanes, 0);
+  }
+
+  @Override
+  public void addValues(
+      float[] p, int n, MemorySegment v, long vOffset, int d, float factor, float[] o, int oOffset) {
+    addValues(p, n, v, vOffset, 0, d, factor, o, oOffset);
+  }
+
+  /** The components {@code from .. d - 1} of {@link #addValues}. */
+  static void addValues(
+      float[] p,
+      int n,
+      MemorySegment v,
+      long vOffset,
+      int from,
+      int d,
+      float factor,
+      float[] o,
+      int oOffset) {
+    for (int i = from; i < d; i++) {
+      float a = o[oOffset + i] * factor;
+      for (int j = 0; j < n; j++) {
+        a = Math.fma(p[j], v.get(F32, vOffset + 4L * ((long) j * d + i)), a);
+      }
+      o[oOffset + i] = a;
+    }
+  }
+}

@@ -1,0 +1,227 @@
+package dev.loupe.sampling;
+
+import java.util.Arrays;
+import java.util.BitSet;
+
+/**
+ * Chooses the next token. The draw is by Gumbel-max: the kept token with the largest logit plus
+ * Gumbel noise, which follows the softmax (Maddison, Tarlow and Minka, arXiv 1411.0030). The noise
+ * is a pure function of seed, sample, position and token id, so a draw needs no state and no
+ * cumulative sum, and can be repeated on other hardware.
+ *
+ * <p>Has scratch of its own and serves one thread.
+ */
+public final class Sampler {
+  private final Sampling sampling;
+  private final BitSet allowed;
+  private final int[] ids;
+  private final float[] scores;
+  private final float[] ordered;
+  private final long[] keys;
+  private final double[] weights;
+  private final int[] noise = new int[4];
+
+  /**
+   * @param allowed the ids that may be chosen: those that the tokenizer has
+   */
+  public Sampler(Sampling sampling, BitSet allowed) {
+    this.sampling = sampling;
+    this.allowed = allowed;
+    int n = allowed.cardinality();
+    ids = new int[n];
+    scores = new float[n];
+    ordered = new float[n];
+    keys = new long[n];
+    weights = new double[n];
+  }
+
+  /**
+   * The next token.
+   *
+   * @param logits one for each row of the vocabulary
+   * @param seen ids in the run so far, for the repetition penalty
+   * @param sample number of the sample among those of one prompt
+   * @param position place of the chosen token in the run
+   * @throws ArithmeticException if a logit is NaN or infinite
+   */
+  public int next(float[] logits, BitSet seen, int sample, int position) {
+    requireFinite(logits);
+    int n = 0;
+    float penalty = (float) sampling.repetitionPenalty();
+    for (int id = allowed.nextSetBit(0);
+        id >= 0 && id < logits.length;
+        id = allowed.nextSetBit(id + 1)) {
+      float score = logits[id];
+      if (penalty != 1 && seen.get(id)) {
+        score = score < 0 ? score * penalty : score / penalty;
+      }
+      ids[n] = id;
+      scores[n++] = score;
+    }
+    if (sampling.isGreedy()) {
+      return ids[best(n)];
+    }
+    float temperature = (float) sampling.temperature();
+    for (int i = 0; i < n; i++) {
+      scores[i] /= temperature;
+    }
+    n = keepTopK(n);
+    n = keepTopP(n);
+    n = keepMinP(n);
+    return draw(n, sample, position);
+  }
+
+  /**
+   * Passes finite logits.
+   *
+   * @throws ArithmeticException if one is NaN or infinite
+   */
+  public static void requireFinite(float[] logits) {
+    for (float logit : logits) {
+      if (!Float.isFinite(logit)) {
+        throw new ArithmeticException("a logit is " + logit);
+      }
+    }
+  }
+
+  private int best(int n) {
+    int best = 0;
+    for (int i = 1; i < n; i++) {
+      if (scores[i] > scores[best]) {
+        best = i;
+      }
+    }
+    return best;
+  }
+
+  private int keepTopK(int n) {
+    int k = sampling.topK();
+    if (k == 0 || k >= n) {
+      return n;
+    }
+    System.arraycopy(scores, 0, ordered, 0, n);
+    float threshold = kthLargest(ordered, n, k);
+    return keepFrom(threshold, n);
+  }
+
+  /** Keeps the scores that are at least {@code threshold}, in their order. */
+  private int keepFrom(double threshold, int n) {
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+      if (scores[i] >= threshold) {
+        ids[kept] = ids[i];
+        scores[kept++] = scores[i];
+      }
+    }
+    return kept;
+  }
+
+  private int keepTopP(int n) {
+    double p = sampling.topP();
+    if (p == 1) {
+      return n;
+    }
+    float max = scores[best(n)];
+    double total = 0;
+    for (int i = 0; i < n; i++) {
+      weights[i] = Math.exp((double) scores[i] - max);
+      total += weights[i];
+    }
+    // The rarest tokens have less than 1 - p together if each has less than (1 - p) / n: they are
+    // outside, and only the others need sorting.
+    double floor = Math.max(total * (1 - p) / n, Double.MIN_NORMAL);
+    int candidates = 0;
+    for (int i = 0; i < n; i++) {
+      if (weights[i] >= floor || scores[i] == max) {
+        keys[candidates++] = descending(scores[i], ids[i]);
+      }
+    }
+    Arrays.sort(keys, 0, candidates);
+    double mass = 0;
+    int kept = 0;
+    while (kept < candidates && mass < p * total) {
+      float score = score(keys[kept]);
+      ids[kept] = (int) keys[kept];
+      scores[kept++] = score;
+      mass += Math.exp((double) score - max);
+    }
+    return kept;
+  }
+
+  private int keepMinP(int n) {
+    if (sampling.minP() == 0) {
+      return n;
+    }
+    return keepFrom(scores[best(n)] + Math.log(sampling.minP()), n);
+  }
+
+  private int draw(int n, int sample, int position) {
+    int choice = -1;
+    double highest = Double.NEGATIVE_INFINITY;
+    int drawn = -1;
+    for (int i = 0; i < n; i++) {
+      int block = ids[i] >>> 2;
+      if (block != drawn) {
+        Philox.block(sampling.seed(), block, position, sample, 0, noise);
+        drawn = block;
+      }
+      double value = scores[i] + gumbel(noise[ids[i] & 3]);
+      if (value > highest || (value == highest && ids[i] < choice)) {
+        highest = value;
+        choice = ids[i];
+      }
+    }
+    return choice;
+  }
+
+  /** Standard Gumbel noise from 32 random bits, u = (bits + 1/2) / 2^32. */
+  private static double gumbel(int bits) {
+    double u = (Integer.toUnsignedLong(bits) + 0.5) * 0x1p-32;
+    return -Math.log(-Math.log(u));
+  }
+
+  /** A key that sorts by falling score, then by rising id. */
+  private static long descending(float score, int id) {
+    int bits = Float.floatToIntBits(score);
+    int ascending = bits < 0 ? bits ^ 0x7fffffff : bits;
+    return (long) ~ascending << 32 | id;
+  }
+
+  private static float score(long key) {
+    int ascending = ~(int) (key >> 32);
+    return Float.intBitsToFloat(ascending < 0 ? ascending ^ 0x7fffffff : ascending);
+  }
+
+  /** The k-th largest of x[0 .. n - 1], whose order changes (Hoare's quickselect). */
+  static float kthLargest(float[] x, int n, int k) {
+    int low = 0;
+    int high = n - 1;
+    int target = n - k; // its index in ascending order
+    while (low < high) {
+      float pivot = x[(low + high) >>> 1];
+      int i = low;
+      int j = high;
+      while (i <= j) {
+        while (x[i] < pivot) {
+          i++;
+        }
+        while (x[j] > pivot) {
+          j--;
+        }
+        if (i <= j) {
+          float swap = x[i];
+          x[i++] = x[j];
+          x[j--] = swap;
+        }
+      }
+      if (target <= j) {
+        high = j;
+      } else if (target >= i) {
+        low = i;
+      } else {
+        break;
+      }
+    }
+    return x[target];
+  }
+}
