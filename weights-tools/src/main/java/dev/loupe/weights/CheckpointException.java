@@ -2,7 +2,9 @@ package dev.loupe.weights;
 
 import java.io.IOException;
 
-/** A checkpoint that can't be used; the message is one sentence that names the file and the fault. */
+/**
+ * A checkpoint that can't be used; the message is one sentence that names the file and the fault.
+ */
 public final class CheckpointException extends IOException {
   private static final long serialVersionUID = 1L;
 

@@ -31,13 +31,18 @@ public record Gpt2Config(
     int bosTokenId,
     int eosTokenId) {
 
+  // Far beyond any GPT-2, low enough that 3 C, 4 C and the number of tensors fit an int.
+  private static final int MAX_LAYERS = 4096;
+  private static final int MAX_WIDTH = 1 << 20;
+  private static final int MAX_ROWS = 1 << 24;
+
   public Gpt2Config {
-    positive("n_layer", nLayer);
-    positive("n_head", nHead);
-    positive("n_embd", nEmbd);
-    positive("n_positions", nPositions);
-    positive("vocab_size", vocabSize);
-    positive("n_inner", nInner);
+    between("n_layer", nLayer, MAX_LAYERS);
+    between("n_head", nHead, MAX_WIDTH);
+    between("n_embd", nEmbd, MAX_WIDTH);
+    between("n_positions", nPositions, MAX_ROWS);
+    between("vocab_size", vocabSize, MAX_ROWS);
+    between("n_inner", nInner, MAX_ROWS);
     if (nEmbd % nHead != 0) {
       throw new IllegalArgumentException(
           "n_embd %d is not a multiple of n_head %d".formatted(nEmbd, nHead));
@@ -61,9 +66,10 @@ public record Gpt2Config(
     return (float) (scaleAttnByInverseLayerIdx ? scale / (layer + 1) : scale);
   }
 
-  private static void positive(String name, int value) {
-    if (value < 1) {
-      throw new IllegalArgumentException("%s is %d, not positive".formatted(name, value));
+  private static void between(String name, int value, int max) {
+    if (value < 1 || value > max) {
+      throw new IllegalArgumentException(
+          "%s is %d, not between 1 and %d".formatted(name, value, max));
     }
   }
 

@@ -29,6 +29,15 @@ public record StoredTensor(String name, DType dtype, List<Long> shape, MemorySeg
     return elements(shape);
   }
 
+  /**
+   * Copies elements {@code first} to {@code first + count - 1} in row-major order as floats.
+   *
+   * @throws IndexOutOfBoundsException if the tensor or {@code to} ends before that
+   */
+  public void read(long first, float[] to, int offset, int count) {
+    dtype.decode(data, first * dtype.bytes(), to, offset, count);
+  }
+
   private static long elements(List<Long> shape) {
     long n = 1;
     for (long extent : shape) {

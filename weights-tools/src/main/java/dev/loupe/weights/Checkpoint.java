@@ -1,0 +1,276 @@
+package dev.loupe.weights;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.Collections;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/**
+ * A GPT-2 checkpoint on disk, open for reading. The weights are mapped, not loaded: opening takes
+ * milliseconds at any size, and a tensor's bytes come in when they are read.
+ *
+ * <p>An open checkpoint is whole: every tensor that the config calls for is there, in a type that
+ * can be read and in the right shape, under Hugging Face's names without the {@code transformer.}
+ * prefix, matrices in the layout of {@code Conv1D}, [in, out]. Any thread may read it. After {@link
+ * #close} every access to a tensor's data throws {@link IllegalStateException}.
+ */
+public final class Checkpoint implements AutoCloseable {
+  private static final int DIGEST_CHUNK = 1 << 18;
+
+  private final Path source;
+  private final Arena arena;
+  private final Gpt2Config config;
+  private final List<MappedFile> files;
+  private final Map<String, StoredTensor> tensors;
+  private final List<String> ignored;
+
+  private Checkpoint(Path source, Arena arena, CheckpointReader.Contents contents)
+      throws CheckpointException {
+    this.source = source;
+    this.arena = arena;
+    this.config = contents.config();
+    this.files = List.copyOf(contents.files());
+    Map<String, CheckpointReader.Entry> stored = byCanonicalName(contents.tensors());
+    checkLayers(stored);
+    this.tensors = Collections.unmodifiableMap(needed(stored));
+    this.ignored =
+        contents.tensors().stream()
+            .map(CheckpointReader.Entry::name)
+            .filter(name -> !tensors.containsKey(Gpt2Layout.canonical(name)))
+            .toList();
+  }
+
+  /**
+   * Opens a model's folder (config.json with model.safetensors or model.safetensors.index.json), or
+   * the weights file in it. What a file holds decides, not what it is called.
+   *
+   * @throws CheckpointException if anything is missing, damaged or doesn't fit together; the
+   *     message is one sentence that names the file
+   */
+  @SuppressWarnings("MustBeClosedChecker") // the checkpoint keeps the arena open
+  public static Checkpoint open(Path source) throws CheckpointException {
+    Arena arena = Arena.ofShared();
+    boolean opened = false;
+    try {
+      MappedFile file = MappedFile.open(locate(source), arena);
+      CheckpointReader.Contents contents = readerOf(file).read(file, arena);
+      Checkpoint checkpoint = new Checkpoint(source, arena, contents);
+      opened = true;
+      return checkpoint;
+    } finally {
+      if (!opened) {
+        arena.close();
+      }
+    }
+  }
+
+  private static Path locate(Path source) throws CheckpointException {
+    String wanted =
+        CheckpointReader.FORMATS.stream()
+            .map(CheckpointReader::fileName)
+            .collect(Collectors.joining(" or "));
+    if (!Files.exists(source)) {
+      throw new CheckpointException(
+          "%s does not exist; give a folder with config.json and %s, or such a file"
+              .formatted(source, wanted));
+    }
+    if (!Files.isDirectory(source)) {
+      return source;
+    }
+    for (CheckpointReader format : CheckpointReader.FORMATS) {
+      Path file = source.resolve(format.fileName());
+      if (Files.exists(file)) {
+        return file;
+      }
+    }
+    throw new CheckpointException("%s holds no %s".formatted(source, wanted));
+  }
+
+  private static CheckpointReader readerOf(MappedFile file) {
+    for (CheckpointReader format : CheckpointReader.FORMATS) {
+      if (format.recognises(file)) {
+        return format;
+      }
+    }
+    return CheckpointReader.FORMATS.getFirst(); // says best what is wrong with the file
+  }
+
+  private static Map<String, CheckpointReader.Entry> byCanonicalName(
+      List<CheckpointReader.Entry> entries) throws CheckpointException {
+    Map<String, CheckpointReader.Entry> byName = new LinkedHashMap<>();
+    for (CheckpointReader.Entry entry : entries) {
+      String name = Gpt2Layout.canonical(entry.name());
+      if (!Gpt2Layout.isBuffer(name) && byName.put(name, entry) != null) {
+        throw new CheckpointException(
+            "%s holds %s with and without the prefix transformer."
+                .formatted(entry.file(), StrictJson.shown(name)));
+      }
+    }
+    return byName;
+  }
+
+  /** A config that is one layer short would run, and give nonsense. */
+  private void checkLayers(Map<String, CheckpointReader.Entry> stored) throws CheckpointException {
+    CheckpointReader.Entry surplus = stored.get("h.%d.ln_1.weight".formatted(config.nLayer()));
+    if (surplus != null) {
+      throw new CheckpointException(
+          "%s holds %s, but its config says n_layer %d"
+              .formatted(surplus.file(), surplus.name(), config.nLayer()));
+    }
+  }
+
+  private Map<String, StoredTensor> needed(Map<String, CheckpointReader.Entry> stored)
+      throws CheckpointException {
+    Map<String, StoredTensor> needed = new LinkedHashMap<>();
+    Map<String, List<Long>> shapes = Gpt2Layout.shapes(config, stored.containsKey(Gpt2Layout.HEAD));
+    for (Map.Entry<String, List<Long>> expected : shapes.entrySet()) {
+      String name = expected.getKey();
+      CheckpointReader.Entry entry = stored.get(name);
+      if (entry == null) {
+        throw missing(name, stored);
+      }
+      checkShape(name, entry, expected.getValue());
+      needed.put(name, new StoredTensor(name, dtypeOf(entry), entry.shape(), entry.data()));
+    }
+    return needed;
+  }
+
+  private CheckpointException missing(String name, Map<String, CheckpointReader.Entry> stored) {
+    String hint =
+        stored.isEmpty()
+            ? "it holds no weights at all"
+            : "what it holds starts with " + StrictJson.shown(stored.keySet().iterator().next());
+    return new CheckpointException(
+        "%s has no tensor %s, which its config (n_layer %d) calls for; %s"
+            .formatted(
+                files.isEmpty() ? source : files.getFirst().path(), name, config.nLayer(), hint));
+  }
+
+  private static void checkShape(String name, CheckpointReader.Entry entry, List<Long> expected)
+      throws CheckpointException {
+    List<Long> shape = entry.shape();
+    if (shape.equals(expected)) {
+      return;
+    }
+    String where = "%s: %s is %s".formatted(entry.file(), name, shape);
+    if (shape.equals(expected.reversed())) {
+      throw new CheckpointException(
+          "%s, not %s: it looks like [out, in], stored transposed".formatted(where, expected));
+    }
+    boolean onlyRows =
+        shape.size() == 2 && expected.size() == 2 && shape.getLast().equals(expected.getLast());
+    if (onlyRows && (name.equals("wte.weight") || name.equals("wpe.weight"))) {
+      String field = name.equals("wte.weight") ? "vocab_size" : "n_positions";
+      throw new CheckpointException(
+          "%s: %s has %d rows, but config.json says %s %d"
+              .formatted(entry.file(), name, shape.getFirst(), field, expected.getFirst()));
+    }
+    throw new CheckpointException("%s, but by its config should be %s".formatted(where, expected));
+  }
+
+  private static DType dtypeOf(CheckpointReader.Entry entry) throws CheckpointException {
+    for (DType dtype : DType.values()) {
+      if (dtype.name().equals(entry.dtype())) {
+        return dtype;
+      }
+    }
+    throw new CheckpointException(
+        "%s: %s is stored as %s; readable are F64, F32, F16 and BF16"
+            .formatted(
+                entry.file(), StrictJson.shown(entry.name()), StrictJson.shown(entry.dtype())));
+  }
+
+  /** The model's shape; agrees with the tensors. */
+  public Gpt2Config config() {
+    return config;
+  }
+
+  /** Whether the tensor is there. Only {@code lm_head.weight} may not be: then the head is tied. */
+  public boolean has(String name) {
+    return tensors.containsKey(name);
+  }
+
+  /**
+   * A tensor of the model by its name without prefix, e.g. {@code h.0.attn.c_attn.weight}.
+   *
+   * @throws IllegalArgumentException if a GPT-2 of this config has no tensor of that name
+   */
+  public StoredTensor tensor(String name) {
+    StoredTensor tensor = tensors.get(name);
+    if (tensor == null) {
+      throw new IllegalArgumentException("%s has no tensor %s".formatted(source, name));
+    }
+    return tensor;
+  }
+
+  /** The model's tensors, in the order of the forward pass. */
+  public List<StoredTensor> tensors() {
+    return List.copyOf(tensors.values());
+  }
+
+  /** Names of what else the files hold, as they are stored: masks, other heads. */
+  public List<String> ignored() {
+    return ignored;
+  }
+
+  /** What was given to {@link #open}. */
+  public Path source() {
+    return source;
+  }
+
+  /** The files that hold the weights: one, or the shards in the order of their names. */
+  public List<Path> files() {
+    return files.stream().map(MappedFile::path).toList();
+  }
+
+  /** Bytes of the weight files. */
+  public long fileBytes() {
+    return files.stream().mapToLong(file -> file.bytes().byteSize()).sum();
+  }
+
+  /** Number of weights; a head that is stored counts, a tied one does not. */
+  public long parameters() {
+    return tensors.values().stream().mapToLong(StoredTensor::elements).sum();
+  }
+
+  /**
+   * SHA-256 of the weights file in lower-case hex; of shards, over their bytes one after the other
+   * in the order of their names. Reads everything, every time.
+   *
+   * @throws IllegalStateException if the checkpoint is closed
+   */
+  public String sha256() {
+    MessageDigest digest;
+    try {
+      digest = MessageDigest.getInstance("SHA-256");
+    } catch (NoSuchAlgorithmException e) {
+      throw new AssertionError("every Java runtime has SHA-256", e);
+    }
+    byte[] chunk = new byte[DIGEST_CHUNK];
+    for (MappedFile file : files) {
+      long size = file.bytes().byteSize();
+      for (long at = 0; at < size; at += chunk.length) {
+        int n = (int) Math.min(chunk.length, size - at);
+        MemorySegment.copy(file.bytes(), at, MemorySegment.ofArray(chunk), 0, n);
+        digest.update(chunk, 0, n);
+      }
+    }
+    return HexFormat.of().formatHex(digest.digest());
+  }
+
+  /** Unmaps the files. Waits for nobody: whoever reads a tensor then gets an exception. */
+  @Override
+  public void close() {
+    if (arena.scope().isAlive()) {
+      arena.close();
+    }
+  }
+}

@@ -1,0 +1,134 @@
+package dev.loupe.weights;
+
+import com.google.gson.stream.JsonReader;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.nio.file.InvalidPathException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.SortedMap;
+import java.util.TreeMap;
+
+/**
+ * Safetensors in several files, under an index that says which file holds which tensor:
+ *
+ * <pre>{"metadata": {...}, "weight_map": {"wte.weight": "model-00001-of-00002.safetensors"}}</pre>
+ *
+ * <p>Source: the sharded checkpoints of Hugging Face transformers ({@code save_pretrained}).
+ */
+final class ShardIndexReader implements CheckpointReader {
+  private static final String WEIGHT_MAP = "weight_map";
+  private static final int MAX_BYTES = 100_000_000;
+  private static final int MAX_TENSORS = 100_000;
+
+  @Override
+  public String fileName() {
+    return SafetensorsReader.FILE_NAME + ".index.json";
+  }
+
+  @Override
+  public boolean recognises(MappedFile file) {
+    return file.byteAt(0) == '{';
+  }
+
+  @Override
+  public Contents read(MappedFile index, Arena arena) throws CheckpointException {
+    if (index.bytes().byteSize() > MAX_BYTES) {
+      throw new CheckpointException(
+          "%s has %d bytes, too many for an index of shards"
+              .formatted(index.path(), index.bytes().byteSize()));
+    }
+    SortedMap<String, List<String>> byShard =
+        StrictJson.parse(index.path().toString(), index.bytes(), in -> byShard(in, index.path()));
+    Gpt2Config config = ConfigJson.read(index.path().resolveSibling(ConfigJson.FILE_NAME));
+    List<Entry> tensors = new ArrayList<>();
+    List<MappedFile> files = new ArrayList<>();
+    for (Map.Entry<String, List<String>> shard : byShard.entrySet()) {
+      MappedFile file = MappedFile.open(sibling(index.path(), shard.getKey()), arena);
+      files.add(file);
+      Map<String, Entry> stored = new HashMap<>();
+      for (Entry entry : SafetensorsReader.entries(file)) {
+        stored.put(entry.name(), entry);
+      }
+      for (String name : shard.getValue()) {
+        Entry entry = stored.get(name);
+        if (entry == null) {
+          throw new CheckpointException(
+              "%s has no %s, which %s says it holds"
+                  .formatted(file.path(), StrictJson.shown(name), index.path().getFileName()));
+        }
+        tensors.add(entry);
+      }
+    }
+    return new Contents(config, tensors, files);
+  }
+
+  /** The names of the tensors that each shard should hold, the shards in the order of names. */
+  private static SortedMap<String, List<String>> byShard(JsonReader in, Path index)
+      throws IOException {
+    SortedMap<String, List<String>> byShard = new TreeMap<>();
+    StrictJson.beginObject(in, index.toString());
+    boolean found = false;
+    while (in.hasNext()) {
+      if (!in.nextName().equals(WEIGHT_MAP)) {
+        in.skipValue();
+        continue;
+      }
+      if (found) {
+        throw new CheckpointException("%s gives %s twice".formatted(index, WEIGHT_MAP));
+      }
+      found = true;
+      weightMap(in, index, byShard);
+    }
+    in.endObject();
+    if (!found) {
+      throw new CheckpointException(
+          "%s is JSON but no index of safetensors shards (it has no %s); give the model's folder"
+              .formatted(index, WEIGHT_MAP));
+    }
+    return byShard;
+  }
+
+  private static void weightMap(JsonReader in, Path index, SortedMap<String, List<String>> byShard)
+      throws IOException {
+    StrictJson.beginObject(in, "%s: %s".formatted(index, WEIGHT_MAP));
+    for (int count = 0; in.hasNext(); count++) {
+      if (count == MAX_TENSORS) {
+        throw new CheckpointException(
+            "%s lists more than %d tensors, too many for a GPT-2".formatted(index, MAX_TENSORS));
+      }
+      String tensor = in.nextName();
+      String shard =
+          StrictJson.string(in, "%s: the shard of %s".formatted(index, StrictJson.shown(tensor)));
+      byShard.computeIfAbsent(shard, name -> new ArrayList<>()).add(tensor);
+    }
+    in.endObject();
+  }
+
+  private static Path sibling(Path index, String shard) throws CheckpointException {
+    if (!isFileName(shard)) {
+      throw new CheckpointException(
+          "%s names the shard \"%s\", which is not the name of a file beside it"
+              .formatted(index, StrictJson.shown(shard)));
+    }
+    return index.resolveSibling(shard);
+  }
+
+  /** A shard lies beside its index: a name that leads elsewhere is an attack or a mistake. */
+  private static boolean isFileName(String name) {
+    if (name.isBlank() || name.equals(".") || name.equals("..")) {
+      return false;
+    }
+    if (name.chars().anyMatch(c -> c == '/' || c == '\\' || Character.isISOControl(c))) {
+      return false;
+    }
+    try {
+      return !Path.of(name).isAbsolute();
+    } catch (InvalidPathException e) {
+      return false;
+    }
+  }
+}

@@ -1,0 +1,175 @@
+package dev.loupe.weights;
+
+import com.google.gson.Strictness;
+import com.google.gson.stream.JsonReader;
+import com.google.gson.stream.JsonToken;
+import com.google.gson.stream.MalformedJsonException;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Reads JSON that may be hostile: RFC 8259 to the letter, valid UTF-8, nested at most {@value
+ * #DEEPEST} levels, no string over {@value #LONGEST_STRING} bytes (and, by Gson, no number over
+ * 1,023 characters), so that neither stack nor heap can run out.
+ */
+final class StrictJson {
+  private static final int DEEPEST = 32;
+  private static final int LONGEST_STRING = 4 << 20;
+  private static final int LONGEST_SHOWN = 60;
+
+  private StrictJson() {}
+
+  /** Takes values from a document in the order in which they are there. */
+  interface Body<T> {
+    T read(JsonReader in) throws IOException;
+  }
+
+  /**
+   * Parses one whole document.
+   *
+   * @param what the document, as the subject of the error messages
+   * @throws CheckpointException if it isn't strict JSON, or if {@code body} throws one
+   */
+  static <T> T parse(String what, MemorySegment utf8, Body<T> body) throws CheckpointException {
+    JsonReader in =
+        new JsonReader(
+            new InputStreamReader(
+                new BoundedStrings(what, utf8), StandardCharsets.UTF_8.newDecoder()));
+    in.setStrictness(Strictness.STRICT);
+    in.setNestingLimit(DEEPEST);
+    try {
+      T value = body.read(in);
+      if (in.peek() != JsonToken.END_DOCUMENT) {
+        throw new CheckpointException(what + " goes on after its JSON");
+      }
+      return value;
+    } catch (CheckpointException e) {
+      throw e;
+    } catch (CharacterCodingException e) {
+      throw new CheckpointException(what + " is not valid UTF-8", e);
+    } catch (EOFException e) {
+      throw new CheckpointException(what + " ends in the middle of its JSON", e);
+    } catch (MalformedJsonException e) {
+      String fault =
+          String.valueOf(e.getMessage()).contains("Nesting limit")
+              ? " is nested deeper than %d levels at ".formatted(DEEPEST)
+              : " is not valid JSON at ";
+      throw new CheckpointException(what + fault + shown(in.getPath()), e);
+    } catch (IOException | IllegalStateException | NumberFormatException e) {
+      throw new CheckpointException(what + " can't be parsed at " + shown(in.getPath()), e);
+    }
+  }
+
+  /** Enters an object, or says that {@code what} isn't one. */
+  static void beginObject(JsonReader in, String what) throws IOException {
+    expect(in, JsonToken.BEGIN_OBJECT, what, "an object");
+    in.beginObject();
+  }
+
+  /** Enters an array, or says that {@code what} isn't one. */
+  static void beginArray(JsonReader in, String what) throws IOException {
+    expect(in, JsonToken.BEGIN_ARRAY, what, "an array");
+    in.beginArray();
+  }
+
+  /** Takes a string, or says that {@code what} isn't one. */
+  static String string(JsonReader in, String what) throws IOException {
+    expect(in, JsonToken.STRING, what, "a string");
+    return in.nextString();
+  }
+
+  /** Takes a number that is 0, 1, 2 ... and fits a long, or says what is wrong with it. */
+  static long natural(JsonReader in, String what) throws IOException {
+    expect(in, JsonToken.NUMBER, what, "a whole number");
+    String text = in.nextString();
+    Long value = wholeNumber(text);
+    if (value == null || value < 0 || text.startsWith("-")) {
+      throw new CheckpointException(
+          "%s is %s, not a whole number from 0 to 999999999999999999".formatted(what, shown(text)));
+    }
+    return value;
+  }
+
+  /** The value of a JSON number without fraction or exponent and of at most 18 digits, or null. */
+  static @Nullable Long wholeNumber(String text) {
+    return text.matches("-?[0-9]{1,18}") ? Long.valueOf(text) : null;
+  }
+
+  private static void expect(JsonReader in, JsonToken token, String what, String kind)
+      throws IOException {
+    if (in.peek() != token) {
+      throw new CheckpointException(what + " is not " + kind);
+    }
+  }
+
+  /** Text from a file as it may stand in a message: short, one line, no control characters. */
+  static String shown(String text) {
+    StringBuilder shown = new StringBuilder();
+    text.codePoints()
+        .limit(LONGEST_SHOWN)
+        .map(c -> Character.isISOControl(c) || Character.getType(c) == Character.FORMAT ? '?' : c)
+        .forEach(shown::appendCodePoint);
+    return text.codePointCount(0, text.length()) > LONGEST_SHOWN ? shown + "..." : shown.toString();
+  }
+
+  /** The bytes of a segment; refuses to go on in a string that is too long. */
+  private static final class BoundedStrings extends InputStream {
+    private final String what;
+    private final MemorySegment bytes;
+    private long at;
+    private boolean inString;
+    private boolean escaped;
+    private int length;
+
+    BoundedStrings(String what, MemorySegment bytes) {
+      this.what = what;
+      this.bytes = bytes;
+    }
+
+    @Override
+    public int read() throws IOException {
+      byte[] one = new byte[1];
+      return read(one, 0, 1) < 0 ? -1 : one[0] & 0xFF;
+    }
+
+    @Override
+    public int read(byte[] to, int offset, int count) throws IOException {
+      int n = (int) Math.min(count, bytes.byteSize() - at);
+      if (n == 0) {
+        return count == 0 ? 0 : -1;
+      }
+      MemorySegment.copy(bytes, ValueLayout.JAVA_BYTE, at, to, offset, n);
+      at += n;
+      for (int i = offset; i < offset + n; i++) {
+        track(to[i]);
+      }
+      return n;
+    }
+
+    private void track(byte b) throws CheckpointException {
+      if (!inString) {
+        inString = b == '"';
+        length = 0;
+        return;
+      }
+      if (++length > LONGEST_STRING) {
+        throw new CheckpointException(
+            "%s holds a string of more than %d bytes".formatted(what, LONGEST_STRING));
+      }
+      if (escaped) {
+        escaped = false;
+      } else if (b == '\\') {
+        escaped = true;
+      } else if (b == '"') {
+        inString = false;
+      }
+    }
+  }
+}
