@@ -1,0 +1,151 @@
+package dev.loupe.text;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import dev.loupe.weights.CheckpointException;
+import java.io.ByteArrayOutputStream;
+import java.nio.file.Path;
+import java.util.OptionalInt;
+import java.util.stream.IntStream;
+
+/**
+ * Text to token ids and back: GPT-2's byte-level BPE, encoded by Hugging Face's tokenizers library
+ * and decoded by a table of our own.
+ *
+ * <p>Safe for use by several threads; closing waits for encodings under way. Only encoding needs an
+ * open tokenizer: what ids stand for can still be asked after {@link #close}.
+ *
+ * <p>Sources: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), section
+ * 2.2, and OpenAI's gpt-2, src/encoder.py.
+ */
+public final class Tokenizer implements AutoCloseable {
+  private final Vocabulary vocabulary;
+  private final AddedTokens added;
+  private final NativeTokenizer bpe;
+  private final boolean hasUnknownToken;
+
+  private Tokenizer(TokenizerJson json) throws CheckpointException {
+    vocabulary = new Vocabulary(json.vocab(), json.added());
+    added = new AddedTokens(json.added());
+    bpe = new NativeTokenizer(json.forNativeLibrary());
+    hasUnknownToken = json.hasUnknownToken();
+  }
+
+  /**
+   * Opens the tokenizer in {@code folder}: its tokenizer.json, or vocab.json with merges.txt.
+   *
+   * @throws CheckpointException if there is none, if it is broken or not a byte-level BPE, or if
+   *     the native library doesn't load on this machine
+   */
+  public static Tokenizer open(Path folder) throws CheckpointException {
+    TokenizerJson json = TokenizerJson.read(folder);
+    try {
+      return new Tokenizer(json);
+    } catch (IllegalArgumentException e) {
+      throw new CheckpointException(
+          "not a usable tokenizer in %s: %s".formatted(folder, e.getMessage()), e);
+    }
+  }
+
+  /**
+   * The ids of {@code text}; none for the empty string. A lone surrogate counts as U+FFFD.
+   *
+   * @param parseSpecial whether {@code <|endoftext|>} and other special tokens are found in the
+   *     text; otherwise they are plain characters. Added tokens that aren't special always are.
+   * @throws IllegalArgumentException if the text has a byte that the vocabulary can't spell
+   * @throws IllegalStateException if closed
+   */
+  public int[] encode(String text, boolean parseSpecial) {
+    IntStream.Builder ids = IntStream.builder();
+    added.split(wellFormed(text), parseSpecial, ids, plain -> encodePlain(plain, ids));
+    return ids.build().toArray();
+  }
+
+  private void encodePlain(String text, IntStream.Builder ids) {
+    int unknown = hasUnknownToken ? -1 : vocabulary.unknownByte(text);
+    if (unknown >= 0) {
+      throw new IllegalArgumentException(
+          "the tokenizer has no token for byte %02X of the text".formatted(unknown));
+    }
+    for (long id : bpe.encode(text)) {
+      ids.accept((int) id);
+    }
+  }
+
+  /** {@code text} with U+FFFD for surrogates that are no half of a pair, which UTF-8 can't hold. */
+  private static String wellFormed(String text) {
+    if (text.codePoints().noneMatch(Tokenizer::isSurrogate)) {
+      return text;
+    }
+    int[] codePoints = text.codePoints().map(c -> isSurrogate(c) ? 0xFFFD : c).toArray();
+    return new String(codePoints, 0, codePoints.length);
+  }
+
+  private static boolean isSurrogate(int codePoint) {
+    return codePoint >= Character.MIN_SURROGATE && codePoint <= Character.MAX_SURROGATE;
+  }
+
+  /** One more than the highest id. Not every id below need have a token. */
+  public int size() {
+    return vocabulary.size();
+  }
+
+  /** Whether some token has this id. */
+  public boolean contains(int id) {
+    return vocabulary.contains(id);
+  }
+
+  /** Whether the id is a control token's, such as {@code <|endoftext|>}; false for unknown ids. */
+  public boolean isSpecial(int id) {
+    return vocabulary.isSpecial(id);
+  }
+
+  /**
+   * The vocabulary's own spelling, e.g. {@code Ġking}.
+   *
+   * @throws IllegalArgumentException if no token has this id
+   */
+  public String raw(int id) {
+    return vocabulary.raw(id);
+  }
+
+  /** The id of the token spelled {@code raw} in the vocabulary. */
+  public OptionalInt idOf(String raw) {
+    return vocabulary.idOf(raw);
+  }
+
+  /**
+   * The bytes that a token stands for; not always whole characters. Those of a special token are
+   * its literal text in UTF-8.
+   *
+   * @throws IllegalArgumentException if no token has this id
+   */
+  public byte[] bytes(int id) {
+    return vocabulary.bytes(id);
+  }
+
+  /**
+   * The text of {@code ids}, special tokens left out. Bytes that are no UTF-8 become U+FFFD as
+   * {@link String#String(byte[], java.nio.charset.Charset)} does it.
+   *
+   * @throws IllegalArgumentException if no token has one of the ids
+   */
+  public String decode(int[] ids) {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    for (int id : ids) {
+      bytes.writeBytes(textBytes(id));
+    }
+    return bytes.toString(UTF_8);
+  }
+
+  /** The bytes that a token adds to the text: none if it is special. */
+  byte[] textBytes(int id) {
+    return isSpecial(id) ? new byte[0] : bytes(id);
+  }
+
+  /** Frees the native memory, once encodings under way are done. May be called again. */
+  @Override
+  public void close() {
+    bpe.close();
+  }
+}

@@ -1,0 +1,358 @@
+package dev.loupe.text;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonNull;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParseException;
+import com.google.gson.JsonParser;
+import com.google.gson.stream.JsonReader;
+import com.google.gson.stream.JsonToken;
+import dev.loupe.weights.CheckpointException;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.nio.charset.CharacterCodingException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A byte-level BPE tokenizer as its files describe it: a Hugging Face tokenizer.json, or OpenAI's
+ * pair vocab.json and merges.txt. The big parts (vocabulary, merges) are streamed; only what the
+ * native tokenizer needs to know besides is kept as JSON.
+ */
+final class TokenizerJson {
+  private static final String END_OF_TEXT = "<|endoftext|>";
+  private static final String BYTE_LEVEL =
+      "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}";
+
+  private final Map<String, Integer> vocab = HashMap.newHashMap(1 << 16);
+  private final List<String> merges = new ArrayList<>(1 << 16); // "left right"
+  private final List<AddedToken> added = new ArrayList<>();
+  private JsonObject model = new JsonObject(); // unk_token and the like: all but vocab and merges
+  private JsonElement normalizer = JsonNull.INSTANCE;
+  private JsonElement preTokenizer = JsonNull.INSTANCE;
+  private boolean hasVocab;
+  private boolean hasMerges;
+
+  private TokenizerJson() {}
+
+  /** One reading of one file; whatever it throws is turned into a sentence that names the file. */
+  private interface Reading {
+    void run(BufferedReader in) throws IOException;
+  }
+
+  /**
+   * Reads the tokenizer in {@code folder}: tokenizer.json if it is there, else the pair.
+   *
+   * @throws CheckpointException if neither is there, or if what is there is no byte-level BPE
+   */
+  static TokenizerJson read(Path folder) throws CheckpointException {
+    TokenizerJson tokenizer = new TokenizerJson();
+    Path json = folder.resolve("tokenizer.json");
+    Path vocab = folder.resolve("vocab.json");
+    Path merges = folder.resolve("merges.txt");
+    if (Files.exists(json)) {
+      read(json, tokenizer::readTokenizerJson);
+      return tokenizer;
+    }
+    if (!Files.exists(vocab) || !Files.exists(merges)) {
+      throw new CheckpointException(
+          "no tokenizer in %s: looked for tokenizer.json, and for vocab.json with merges.txt; copy them from where the model came from, or pass token ids with --ids"
+              .formatted(folder));
+    }
+    read(vocab, in -> readVocab(parser(in), tokenizer.vocab));
+    read(merges, tokenizer::readMergesTxt);
+    tokenizer.readAddedTokensOf(folder);
+    tokenizer.preTokenizer = JsonParser.parseString(BYTE_LEVEL);
+    return tokenizer;
+  }
+
+  /** Raw spelling to id of the BPE vocabulary. */
+  Map<String, Integer> vocab() {
+    return vocab;
+  }
+
+  /** Tokens of literal text, special or not. */
+  List<AddedToken> added() {
+    return added;
+  }
+
+  /** Whether BPE gives a token for what it does not know, rather than leaving it out. */
+  boolean hasUnknownToken() {
+    return model.has("unk_token") && !model.get("unk_token").isJsonNull();
+  }
+
+  /**
+   * The tokenizer.json to give to the native library: no added tokens, truncation, padding, dropout
+   * or post-processing. Added tokens are left out because the library always finds special ones in
+   * user text, and because it numbers those beyond the vocabulary itself instead of taking the
+   * file's ids.
+   */
+  String forNativeLibrary() {
+    StringBuilder out = new StringBuilder(1 << 21);
+    out.append("{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[]");
+    out.append(",\"normalizer\":").append(normalizer);
+    out.append(",\"pre_tokenizer\":").append(preTokenizer);
+    out.append(",\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"BPE\"");
+    for (Map.Entry<String, JsonElement> entry : model.entrySet()) {
+      quote(out.append(','), entry.getKey()).append(':').append(entry.getValue());
+    }
+    out.append(",\"vocab\":{");
+    String separator = "";
+    for (Map.Entry<String, Integer> entry : vocab.entrySet()) {
+      quote(out.append(separator), entry.getKey()).append(':').append(entry.getValue().intValue());
+      separator = ",";
+    }
+    out.append("},\"merges\":[");
+    separator = "";
+    for (String merge : merges) {
+      quote(out.append(separator), merge);
+      separator = ",";
+    }
+    return out.append("]}}").toString();
+  }
+
+  private static StringBuilder quote(StringBuilder out, String text) {
+    out.append('"');
+    for (int i = 0; i < text.length(); i++) {
+      char c = text.charAt(i);
+      if (c < ' ') {
+        out.append("\\u00").append(Character.forDigit(c >> 4, 16));
+        out.append(Character.forDigit(c & 15, 16));
+      } else {
+        if (c == '"' || c == '\\') {
+          out.append('\\');
+        }
+        out.append(c);
+      }
+    }
+    return out.append('"');
+  }
+
+  private static void read(Path file, Reading reading) throws CheckpointException {
+    try (BufferedReader in = Files.newBufferedReader(file, UTF_8)) {
+      reading.run(in);
+    } catch (CharacterCodingException e) {
+      throw new CheckpointException(file + ": not UTF-8 text, so not a tokenizer", e);
+    } catch (CheckpointException e) {
+      throw e;
+    } catch (IOException
+        | IllegalStateException
+        | IllegalArgumentException
+        | JsonParseException e) {
+      String message = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
+      throw new CheckpointException(
+          "%s: not a usable tokenizer: %s".formatted(file, message), e);
+    }
+  }
+
+  private static JsonReader parser(BufferedReader in) {
+    return new JsonReader(in);
+  }
+
+  private void readTokenizerJson(BufferedReader in) throws IOException {
+    JsonReader json = parser(in);
+    json.beginObject();
+    while (json.hasNext()) {
+      switch (json.nextName()) {
+        case "added_tokens" -> readAddedTokens(json);
+        case "normalizer" -> normalizer = JsonParser.parseReader(json);
+        case "pre_tokenizer" -> preTokenizer = JsonParser.parseReader(json);
+        case "model" -> readModel(json);
+        default -> json.skipValue();
+      }
+    }
+    json.endObject();
+    end(json);
+    if (!hasVocab || !hasMerges) {
+      throw new IllegalArgumentException(
+          "it has no " + (hasVocab ? "model.merges" : "model.vocab") + ", as a BPE tokenizer must");
+    }
+    if (!isByteLevel(preTokenizer)) {
+      throw new IllegalArgumentException(
+          "its pre_tokenizer is not ByteLevel, and GPT-2's is; pass token ids with --ids");
+    }
+  }
+
+  private static void end(JsonReader json) throws IOException {
+    if (json.peek() != JsonToken.END_DOCUMENT) {
+      throw new IllegalArgumentException("text follows the JSON at " + json.getPath());
+    }
+  }
+
+  /** Whether {@code preTokenizer} is a ByteLevel step or a sequence with one in it. */
+  private static boolean isByteLevel(JsonElement preTokenizer) {
+    if (!(preTokenizer instanceof JsonObject object) || !object.has("type")) {
+      return false;
+    }
+    String type = object.get("type").getAsString();
+    if (type.equals("Sequence") && object.get("pretokenizers") instanceof JsonArray steps) {
+      return steps.asList().stream().anyMatch(TokenizerJson::isByteLevel);
+    }
+    return type.equals("ByteLevel");
+  }
+
+  private void readAddedTokens(JsonReader json) throws IOException {
+    json.beginArray();
+    while (json.hasNext()) {
+      JsonObject token = JsonParser.parseReader(json).getAsJsonObject();
+      if (!token.has("id") || !token.has("content")) {
+        throw new IllegalArgumentException("an added token lacks its id or content: " + token);
+      }
+      added.add(
+          new AddedToken(
+              token.get("content").getAsString(),
+              token.get("id").getAsInt(),
+              flag(token, "special"),
+              flag(token, "single_word"),
+              flag(token, "lstrip"),
+              flag(token, "rstrip")));
+    }
+    json.endArray();
+  }
+
+  private static boolean flag(JsonObject token, String name) {
+    return token.has(name) && token.get(name).getAsBoolean();
+  }
+
+  private void readModel(JsonReader json) throws IOException {
+    json.beginObject();
+    while (json.hasNext()) {
+      String name = json.nextName();
+      switch (name) {
+        case "vocab" -> {
+          if (json.peek() != JsonToken.BEGIN_OBJECT) {
+            throw new IllegalArgumentException("its model.vocab is not that of a BPE tokenizer");
+          }
+          readVocabObject(json, vocab);
+          hasVocab = true;
+        }
+        case "merges" -> readMerges(json);
+        case "type" -> {
+          String type = json.nextString(); // absent in old files, GPT-2's own among them
+          if (!type.equals("BPE")) {
+            throw new IllegalArgumentException("its model is %s, not BPE".formatted(type));
+          }
+        }
+        case "dropout" -> json.skipValue(); // drops merges at random: meant for training
+        case "continuing_subword_prefix", "end_of_word_suffix" -> {
+          if (json.peek() == JsonToken.NULL) {
+            json.nextNull();
+          } else if (!json.nextString().isEmpty()) {
+            throw new IllegalArgumentException("its %s is not empty, as in GPT-2".formatted(name));
+          }
+        }
+        default -> model.add(name, JsonParser.parseReader(json));
+      }
+    }
+    json.endObject();
+  }
+
+  private static void readVocab(JsonReader json, Map<String, Integer> vocab) throws IOException {
+    readVocabObject(json, vocab);
+    end(json);
+  }
+
+  private static void readVocabObject(JsonReader json, Map<String, Integer> vocab)
+      throws IOException {
+    json.beginObject();
+    while (json.hasNext()) {
+      String token = json.nextName();
+      if (vocab.put(token, json.nextInt()) != null) {
+        throw new IllegalArgumentException("token \"%s\" appears twice".formatted(token));
+      }
+      if (vocab.size() > Vocabulary.MAX_ID) {
+        throw new IllegalArgumentException("more than %d tokens".formatted(Vocabulary.MAX_ID));
+      }
+    }
+    json.endObject();
+  }
+
+  /** Merges are {@code "left right"} or, in newer files, {@code ["left", "right"]}. */
+  private void readMerges(JsonReader json) throws IOException {
+    json.beginArray();
+    while (json.hasNext()) {
+      if (json.peek() == JsonToken.BEGIN_ARRAY) {
+        json.beginArray();
+        String left = json.nextString();
+        addMerge(left + " " + json.nextString());
+        json.endArray();
+      } else {
+        addMerge(json.nextString());
+      }
+    }
+    json.endArray();
+    hasMerges = true;
+  }
+
+  private void readMergesTxt(BufferedReader in) throws IOException {
+    for (String line = in.readLine(); line != null; line = in.readLine()) {
+      // only the header: "# #" and the like are merges
+      if (!line.isEmpty() && !line.startsWith("#version")) {
+        addMerge(line);
+      }
+    }
+  }
+
+  private void addMerge(String merge) {
+    int space = merge.indexOf(' ');
+    if (space < 1 || space != merge.lastIndexOf(' ') || space == merge.length() - 1) {
+      throw new IllegalArgumentException(
+          "merge %d, \"%s\", is not two tokens with a space between"
+              .formatted(merges.size() + 1, merge));
+    }
+    merges.add(merge);
+  }
+
+  /**
+   * Beside the pair, fine-tuned models keep new tokens in added_tokens.json (text to id) and say in
+   * special_tokens_map.json which tokens are special. GPT-2 itself has neither file.
+   */
+  private void readAddedTokensOf(Path folder) throws CheckpointException {
+    Set<String> specials = new HashSet<>(Set.of(END_OF_TEXT));
+    Path map = folder.resolve("special_tokens_map.json");
+    if (Files.exists(map)) {
+      read(map, in -> addSpecials(JsonParser.parseReader(in), specials));
+    }
+    Map<String, Integer> newTokens = new HashMap<>();
+    Path addedTokens = folder.resolve("added_tokens.json");
+    if (Files.exists(addedTokens)) {
+      read(addedTokens, in -> readVocab(parser(in), newTokens));
+    }
+    for (String special : specials) {
+      Integer id = vocab.get(special);
+      if (id != null) {
+        newTokens.putIfAbsent(special, id);
+      }
+    }
+    newTokens.forEach(
+        (content, id) ->
+            added.add(
+                new AddedToken(content, id, specials.contains(content), false, false, false)));
+  }
+
+  /** Values are a string, an object with {@code content}, or an array of either. */
+  private static void addSpecials(@Nullable JsonElement value, Set<String> specials) {
+    switch (value) {
+      case JsonArray array -> array.forEach(element -> addSpecials(element, specials));
+      case JsonObject object when object.has("content") ->
+          addSpecials(object.get("content"), specials);
+      case JsonObject object -> object.asMap().values().forEach(v -> addSpecials(v, specials));
+      case null -> {}
+      default -> {
+        if (value.isJsonPrimitive() && value.getAsJsonPrimitive().isString()) {
+          specials.add(value.getAsString());
+        }
+      }
+    }
+  }
+}

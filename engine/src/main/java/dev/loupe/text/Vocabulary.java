@@ -1,0 +1,146 @@
+package dev.loupe.text;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalInt;
+import org.jspecify.annotations.Nullable;
+
+/** What every id of a byte-level tokenizer stands for: plain tables, checked when they are made. */
+final class Vocabulary {
+  /** Ids beyond this are taken for a broken file, not for a reason to allocate tables. */
+  static final int MAX_ID = 10_000_000;
+
+  private final @Nullable String[] raw; // [max id + 1], null where there is a gap
+  private final Map<String, Integer> ids; // raw spelling -> id
+  private final BitSet literal = new BitSet(); // ids whose raw spelling is their text
+  private final BitSet special = new BitSet();
+  private final BitSet bytes = new BitSet(256); // bytes that have a token of their own
+
+  /**
+   * @param bpe raw spelling to id of the BPE vocabulary, in {@link ByteAlphabet} but for the added
+   *     tokens among them
+   * @param added tokens of literal text; theirs may be ids of {@code bpe} or new ones
+   * @throws IllegalArgumentException if ids are negative, beyond {@link #MAX_ID} or used twice, or
+   *     if a token is neither added nor spelled in the byte alphabet; the message names the token
+   */
+  Vocabulary(Map<String, Integer> bpe, List<AddedToken> added) {
+    ids = HashMap.newHashMap(bpe.size() + added.size());
+    int max = -1;
+    for (Map.Entry<String, Integer> entry : bpe.entrySet()) {
+      max = Math.max(max, checked(entry.getKey(), entry.getValue()));
+    }
+    for (AddedToken token : added) {
+      max = Math.max(max, checked(token.content(), token.id()));
+    }
+    if (max < 0) {
+      throw new IllegalArgumentException("the vocabulary is empty");
+    }
+    raw = new String[max + 1];
+    for (AddedToken token : added) {
+      place(token.content(), token.id());
+      literal.set(token.id());
+      special.set(token.id(), token.special());
+    }
+    for (Map.Entry<String, Integer> entry : bpe.entrySet()) {
+      Integer addedId = ids.get(entry.getKey());
+      if (entry.getKey().length() == 1 && ByteAlphabet.byteOf(entry.getKey().charAt(0)) >= 0) {
+        bytes.set(ByteAlphabet.byteOf(entry.getKey().charAt(0)));
+      }
+      if (addedId == null) {
+        place(entry.getKey(), entry.getValue());
+        checkSpelling(entry.getKey(), entry.getValue());
+      } else if (!addedId.equals(entry.getValue())) {
+        throw new IllegalArgumentException(
+            "token \"%s\" has two ids, %d and %d"
+                .formatted(entry.getKey(), entry.getValue(), addedId));
+      }
+    }
+  }
+
+  private static int checked(String token, int id) {
+    if (id < 0 || id > MAX_ID) {
+      throw new IllegalArgumentException(
+          "token \"%s\" has id %d, which is not between 0 and %d".formatted(token, id, MAX_ID));
+    }
+    return id;
+  }
+
+  private void place(String token, int id) {
+    if (raw[id] != null) {
+      throw new IllegalArgumentException(
+          "id %d stands for two tokens, \"%s\" and \"%s\"".formatted(id, raw[id], token));
+    }
+    if (ids.put(token, id) != null) {
+      throw new IllegalArgumentException("token \"%s\" appears twice".formatted(token));
+    }
+    raw[id] = token;
+  }
+
+  private static void checkSpelling(String token, int id) {
+    for (int i = 0; i < token.length(); i++) {
+      if (ByteAlphabet.byteOf(token.charAt(i)) < 0) {
+        throw new IllegalArgumentException(
+            "token \"%s\" (id %d) has U+%04X, which is not in GPT-2's byte alphabet"
+                .formatted(token, id, token.codePointAt(i)));
+      }
+    }
+  }
+
+  int size() {
+    return raw.length;
+  }
+
+  boolean contains(int id) {
+    return id >= 0 && id < raw.length && raw[id] != null;
+  }
+
+  boolean isSpecial(int id) {
+    return id >= 0 && special.get(id);
+  }
+
+  OptionalInt idOf(String token) {
+    Integer id = ids.get(token);
+    return id == null ? OptionalInt.empty() : OptionalInt.of(id);
+  }
+
+  String raw(int id) {
+    String token = id >= 0 && id < raw.length ? raw[id] : null;
+    if (token == null) {
+      throw new IllegalArgumentException(
+          "no token has id %d: the tokenizer's ids end at %d".formatted(id, raw.length - 1));
+    }
+    return token;
+  }
+
+  byte[] bytes(int id) {
+    String token = raw(id);
+    if (literal.get(id)) {
+      return token.getBytes(UTF_8);
+    }
+    byte[] result = new byte[token.length()];
+    for (int i = 0; i < result.length; i++) {
+      result[i] = (byte) ByteAlphabet.byteOf(token.charAt(i));
+    }
+    return result;
+  }
+
+  /**
+   * The first byte of {@code text} in UTF-8 that no token stands for, or -1. BPE without an unknown
+   * token drops such bytes without a word.
+   */
+  int unknownByte(String text) {
+    if (bytes.cardinality() == 256) {
+      return -1;
+    }
+    for (byte b : text.getBytes(UTF_8)) {
+      if (!bytes.get(b & 0xFF)) {
+        return b & 0xFF;
+      }
+    }
+    return -1;
+  }
+}
