@@ -167,11 +167,15 @@ public final class Loupe implements AutoCloseable {
   /** {@code cause}, with the first weight that explains it. */
   ArithmeticException notFinite(ArithmeticException cause) {
     for (StoredTensor tensor : checkpoint.tensors()) {
-      for (long i = 0; i < tensor.elements(); i++) {
-        if (!Float.isFinite(tensor.element(i))) {
-          return new ArithmeticException(
-              "%s: %s holds %s at element %d, so the model computes nothing of use"
-                  .formatted(info.source(), tensor.name(), tensor.element(i), i));
+      float[] row = new float[Math.toIntExact(tensor.shape().getLast())];
+      for (long i = 0; i < tensor.elements(); i += row.length) {
+        tensor.read(i, row, 0, row.length);
+        for (int j = 0; j < row.length; j++) {
+          if (!Float.isFinite(row[j])) {
+            return new ArithmeticException(
+                "%s: %s holds %s at element %d, so the model computes nothing of use"
+                    .formatted(info.source(), tensor.name(), row[j], i + j));
+          }
         }
       }
     }

@@ -136,7 +136,7 @@ final class Sample {
       List<Token.Candidate> top = new ArrayList<>();
       for (Distribution.Entry entry : known.top()) {
         String label =
-            tokenizer.contains(entry.id()) ? Labels.of(tokenizer, entry.id()) : "<unused>";
+            tokenizer.contains(entry.id()) ? Labels.label(tokenizer, entry.id()) : "<unused>";
         top.add(new Token.Candidate(entry.id(), label, entry.logprob()));
       }
       tokens.add(

@@ -38,11 +38,10 @@ final class CpuArena implements TensorArena {
 
   private Tensor widened(StoredTensor stored, int rows, int cols) {
     Tensor wide = allocate(rows, cols);
-    MemorySegment data = stored.data();
-    int bytes = stored.dtype().bytes();
-    for (long i = 0; i < stored.elements(); i++) {
-      float x = ScalarLoops.element(stored.dtype(), data, i * bytes);
-      wide.data().set(ScalarLoops.F32, 4 * i, x);
+    float[] row = new float[cols];
+    for (int r = 0; r < rows; r++) {
+      stored.read((long) r * cols, row, 0, cols);
+      MemorySegment.copy(row, 0, wide.data(), ScalarLoops.F32, wide.offset(r, 0), cols);
     }
     return wide;
   }

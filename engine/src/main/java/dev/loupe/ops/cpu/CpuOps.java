@@ -63,17 +63,16 @@ public final class CpuOps implements Ops {
     same("rows", batch.rows(), x.rows());
     same("width", wte.cols(), width);
     same("width", wpe.cols(), width);
-    for (int r = 0; r < batch.rows(); r++) {
-      long token = wte.offset(batch.id(r), 0);
-      long position = wpe.offset(batch.position(r), 0);
-      for (int c = 0; c < width; c++) {
-        float sum =
-            ScalarLoops.element(wte.dtype(), wte.data(), token + (long) c * wte.dtype().bytes())
-                + ScalarLoops.element(
-                    wpe.dtype(), wpe.data(), position + (long) c * wpe.dtype().bytes());
-        x.data().set(ScalarLoops.F32, x.offset(r, c), sum);
-      }
-    }
+    team.run(
+        batch.rows(),
+        (r, worker) -> {
+          float[] sum = scratch[worker].output(2 * width);
+          wte.dtype().decode(wte.data(), wte.offset(batch.id(r), 0), sum, 0, width);
+          wpe.dtype().decode(wpe.data(), wpe.offset(batch.position(r), 0), sum, width, width);
+          for (int c = 0; c < width; c++) {
+            x.data().set(ScalarLoops.F32, x.offset(r, c), sum[c] + sum[width + c]);
+          }
+        });
   }
 
   @Override

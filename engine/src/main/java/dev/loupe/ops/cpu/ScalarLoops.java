@@ -11,10 +11,6 @@ import java.util.Arrays;
 final class ScalarLoops implements InnerLoops {
   static final ValueLayout.OfFloat F32 =
       ValueLayout.JAVA_FLOAT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-  private static final ValueLayout.OfShort I16 =
-      ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-  private static final ValueLayout.OfDouble F64 =
-      ValueLayout.JAVA_DOUBLE_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
   private final float[] lanes = new float[LANES];
 
@@ -31,19 +27,22 @@ final class ScalarLoops implements InnerLoops {
   @Override
   public void widen(
       DType dtype, MemorySegment src, long srcOffset, int n, MemorySegment dst, long dstOffset) {
-    for (int i = 0; i < n; i++) {
-      dst.set(F32, dstOffset + 4L * i, element(dtype, src, srcOffset + (long) dtype.bytes() * i));
-    }
+    widen(dtype, src, srcOffset, n, dst, dstOffset, lanes);
   }
 
-  /** The element at {@code offset}; an f64 is rounded to the nearest f32. */
-  static float element(DType dtype, MemorySegment src, long offset) {
-    return switch (dtype) {
-      case F64 -> (float) src.get(F64, offset);
-      case F32 -> src.get(F32, offset);
-      case F16 -> Float.float16ToFloat(src.get(I16, offset));
-      case BF16 -> Float.intBitsToFloat(src.get(I16, offset) << 16);
-    };
+  static void widen(
+      DType dtype,
+      MemorySegment src,
+      long srcOffset,
+      int n,
+      MemorySegment dst,
+      long dstOffset,
+      float[] chunk) {
+    for (int i = 0; i < n; i += LANES) {
+      int count = Math.min(LANES, n - i);
+      dtype.decode(src, srcOffset + (long) dtype.bytes() * i, chunk, 0, count);
+      MemorySegment.copy(chunk, 0, dst, F32, dstOffset + 4L * i, count);
+    }
   }
 
   @Override

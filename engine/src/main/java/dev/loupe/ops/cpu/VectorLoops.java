@@ -63,10 +63,8 @@ final class VectorLoops implements InnerLoops {
         wide.intoMemorySegment(dst, dstOffset + 4L * i, LE);
       }
     }
-    for (int i = whole; i < n; i++) {
-      long from = srcOffset + (long) dtype.bytes() * i;
-      dst.set(ScalarLoops.F32, dstOffset + 4L * i, ScalarLoops.element(dtype, src, from));
-    }
+    long rest = srcOffset + (long) dtype.bytes() * whole;
+    ScalarLoops.widen(dtype, src, rest, n - whole, dst, dstOffset + 4L * whole, lanes);
   }
 
   private static FloatVector widenBf16(ShortVector half) {

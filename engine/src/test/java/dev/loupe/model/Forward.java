@@ -1,0 +1,95 @@
+package dev.loupe.model;
+
+import dev.loupe.attention.AttentionRecorder;
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.AttentionTap;
+import dev.loupe.ops.Batch;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Mask;
+import dev.loupe.ops.Tensor;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.weights.Gpt2Config;
+import java.util.Arrays;
+
+/** Everything that a transformer computes for a sequence, cut into passes of chosen lengths. */
+final class Forward {
+  final float[][] logits; // [T, V]
+  final float[][][][] attention; // [L, H, T, query + 1]
+  final float[][][][] scores;
+  final float[][][] hidden; // [L + 1, T, C]
+
+  /**
+   * @param passes tokens per pass; they sum to the number of ids
+   * @param record whether to keep maps: without, {@link #attention} and {@link #scores} stay empty
+   */
+  Forward(Transformer model, int[] ids, int[] passes, boolean record) {
+    Gpt2Config config = model.config();
+    int t = ids.length;
+    logits = new float[t][config.vocabSize()];
+    attention = new float[config.nLayer()][config.nHead()][t][];
+    scores = new float[config.nLayer()][config.nHead()][t][];
+    hidden = new float[config.nLayer() + 1][t][config.nEmbd()];
+    try (TensorArena arena = model.ops().arena()) {
+      KvCache kv = new KvCache(arena, config.nLayer(), config.nHead(), config.headDim(), 1, t);
+      Tensor out = arena.allocate(t, config.vocabSize());
+      Activations all = Activations.allocate(arena, config, t);
+      AttentionTap maps =
+          record
+              ? new AttentionRecorder(
+                  arena,
+                  config,
+                  AttentionSelection.all(),
+                  t,
+                  t,
+                  (s, l, h, q, row) -> attention[l][h][q] = Arrays.copyOf(row, q + 1),
+                  (s, l, h, q, row) -> scores[l][h][q] = Arrays.copyOf(row, q + 1))
+              : AttentionTap.NONE;
+      int from = 0;
+      for (int pass : passes) {
+        Batch batch = Batch.sequence(0, from, Arrays.copyOfRange(ids, from, from + pass));
+        Activations a = all.rows(pass);
+        int first = from;
+        model.forward(
+            batch,
+            kv,
+            a,
+            Mask.CAUSAL,
+            (ops, in, lse) -> {
+              // x still holds what the block began with
+              read(model, a.x(), hidden[in.layer()], first);
+              maps.observe(ops, in, lse);
+            });
+        read(model, a.x(), hidden[config.nLayer()], first);
+        Tensor rows = out.rows(0, pass);
+        model.logits(a, 0, rows);
+        read(model, rows, logits, first);
+        from += pass;
+      }
+    }
+  }
+
+  private static void read(Transformer model, Tensor from, float[][] to, int first) {
+    for (int r = 0; r < from.rows(); r++) {
+      model.ops().read(from, r, to[first + r], from.cols());
+    }
+  }
+
+  static int[] whole(int t) {
+    return new int[] {t};
+  }
+
+  static int[] single(int t) {
+    int[] passes = new int[t];
+    Arrays.fill(passes, 1);
+    return passes;
+  }
+
+  /** A prompt of about two thirds, then token by token. */
+  static int[] prefillAndDecode(int t) {
+    int prompt = Math.max(1, t * 2 / 3);
+    int[] passes = new int[t - prompt + 1];
+    Arrays.fill(passes, 1);
+    passes[0] = prompt;
+    return passes;
+  }
+}

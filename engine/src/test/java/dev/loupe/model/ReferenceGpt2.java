@@ -1,0 +1,212 @@
+package dev.loupe.model;
+
+import dev.loupe.weights.Activation;
+import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.StoredTensor;
+
+/**
+ * GPT-2 in plain double precision, in the order of a textbook: whole sequence, materialised scores,
+ * softmax, no cache. Shares nothing with the engine but the checkpoint reader.
+ */
+public final class ReferenceGpt2 {
+  /** [T, V]. */
+  public final double[][] logits;
+
+  /** [L, H, T, T]: softmax of the scores, 0 above the diagonal. */
+  public final double[][][][] attention;
+
+  /** [L, H, T, T]: scaled q.k. */
+  public final double[][][][] scores;
+
+  /** [L + 1, T, C]: the residual stream before the first block and after each. */
+  public final double[][][] hidden;
+
+  private final Checkpoint checkpoint;
+  private final Gpt2Config config;
+
+  public ReferenceGpt2(Checkpoint checkpoint, int[] ids) {
+    this.checkpoint = checkpoint;
+    this.config = checkpoint.config();
+    int t = ids.length;
+    attention = new double[config.nLayer()][config.nHead()][t][t];
+    scores = new double[config.nLayer()][config.nHead()][t][t];
+    hidden = new double[config.nLayer() + 1][][];
+    double[][] x = new double[t][config.nEmbd()];
+    StoredTensor wte = checkpoint.tensor("wte.weight");
+    StoredTensor wpe = checkpoint.tensor("wpe.weight");
+    for (int i = 0; i < t; i++) {
+      double[] token = row(wte, ids[i]);
+      double[] position = row(wpe, i);
+      for (int c = 0; c < config.nEmbd(); c++) {
+        x[i][c] = token[c] + position[c];
+      }
+    }
+    hidden[0] = copy(x);
+    for (int layer = 0; layer < config.nLayer(); layer++) {
+      block(layer, x);
+      hidden[layer + 1] = copy(x);
+    }
+    double[][] normed = layerNorm(x, "ln_f");
+    StoredTensor head =
+        checkpoint.has("lm_head.weight") ? checkpoint.tensor("lm_head.weight") : wte;
+    logits = new double[t][config.vocabSize()];
+    for (int v = 0; v < config.vocabSize(); v++) {
+      double[] w = row(head, v);
+      for (int i = 0; i < t; i++) {
+        for (int c = 0; c < config.nEmbd(); c++) {
+          logits[i][v] += normed[i][c] * w[c];
+        }
+      }
+    }
+  }
+
+  private void block(int layer, double[][] x) {
+    String prefix = "h." + layer + ".";
+    double[][] qkv = linear(layerNorm(x, prefix + "ln_1"), prefix + "attn.c_attn");
+    double[][] heads = attend(layer, qkv);
+    add(x, linear(heads, prefix + "attn.c_proj"));
+    double[][] inner = linear(layerNorm(x, prefix + "ln_2"), prefix + "mlp.c_fc");
+    for (double[] row : inner) {
+      for (int i = 0; i < row.length; i++) {
+        row[i] = activate(config.activation(), row[i]);
+      }
+    }
+    add(x, linear(inner, prefix + "mlp.c_proj"));
+  }
+
+  private double[][] attend(int layer, double[][] qkv) {
+    int t = qkv.length;
+    int c = config.nEmbd();
+    int d = c / config.nHead();
+    double scale = config.scaleAttnWeights() ? 1 / Math.sqrt(d) : 1;
+    if (config.scaleAttnByInverseLayerIdx()) {
+      scale /= layer + 1;
+    }
+    double[][] out = new double[t][c];
+    for (int h = 0; h < config.nHead(); h++) {
+      for (int i = 0; i < t; i++) {
+        double[] s = scores[layer][h][i];
+        double[] p = attention[layer][h][i];
+        double max = Double.NEGATIVE_INFINITY;
+        for (int j = 0; j <= i; j++) {
+          for (int e = 0; e < d; e++) {
+            s[j] += qkv[i][h * d + e] * qkv[j][c + h * d + e];
+          }
+          s[j] *= scale;
+          max = Math.max(max, s[j]);
+        }
+        double sum = 0;
+        for (int j = 0; j <= i; j++) {
+          p[j] = Math.exp(s[j] - max);
+          sum += p[j];
+        }
+        for (int j = 0; j <= i; j++) {
+          p[j] /= sum;
+          for (int e = 0; e < d; e++) {
+            out[i][h * d + e] += p[j] * qkv[j][2 * c + h * d + e];
+          }
+        }
+      }
+    }
+    return out;
+  }
+
+  static double activate(Activation f, double x) {
+    return switch (f) {
+      case GELU_NEW ->
+          0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * Math.pow(x, 3))));
+      case GELU -> 0.5 * x * (1 + erf(x / Math.sqrt(2)));
+      case RELU -> x > 0 ? x : 0;
+      case SILU -> x / (1 + Math.exp(-x));
+      case TANH -> Math.tanh(x);
+      case QUICK_GELU -> x / (1 + Math.exp(-1.702 * x));
+    };
+  }
+
+  /** By Simpson's rule on the defining integral: slow and plain. */
+  static double erf(double x) {
+    int n = 2000;
+    double end = Math.min(Math.abs(x), 7);
+    double h = end / n;
+    double sum = 1 + Math.exp(-end * end);
+    for (int i = 1; i < n; i++) {
+      sum += (i % 2 == 1 ? 4 : 2) * Math.exp(-(i * h) * (i * h));
+    }
+    return Math.signum(x) * 2 / Math.sqrt(Math.PI) * sum * h / 3;
+  }
+
+  private double[][] layerNorm(double[][] x, String name) {
+    double[] weight = all(checkpoint.tensor(name + ".weight"));
+    double[] bias = all(checkpoint.tensor(name + ".bias"));
+    double[][] out = new double[x.length][weight.length];
+    for (int i = 0; i < x.length; i++) {
+      double mean = 0;
+      for (double v : x[i]) {
+        mean += v / weight.length;
+      }
+      double variance = 0;
+      for (double v : x[i]) {
+        variance += (v - mean) * (v - mean) / weight.length;
+      }
+      for (int c = 0; c < weight.length; c++) {
+        double normed = (x[i][c] - mean) / Math.sqrt(variance + config.layerNormEpsilon());
+        out[i][c] = normed * weight[c] + bias[c];
+      }
+    }
+    return out;
+  }
+
+  private double[][] linear(double[][] x, String name) {
+    double[] bias = all(checkpoint.tensor(name + ".bias"));
+    StoredTensor weight = checkpoint.tensor(name + ".weight"); // [in, out]
+    double[][] out = new double[x.length][];
+    for (int i = 0; i < x.length; i++) {
+      out[i] = bias.clone();
+    }
+    for (int k = 0; k < x[0].length; k++) {
+      double[] w = row(weight, k);
+      for (int i = 0; i < x.length; i++) {
+        for (int j = 0; j < w.length; j++) {
+          out[i][j] += x[i][k] * w[j];
+        }
+      }
+    }
+    return out;
+  }
+
+  private static void add(double[][] x, double[][] y) {
+    for (int i = 0; i < x.length; i++) {
+      for (int c = 0; c < x[i].length; c++) {
+        x[i][c] += y[i][c];
+      }
+    }
+  }
+
+  private static double[][] copy(double[][] x) {
+    double[][] copy = new double[x.length][];
+    for (int i = 0; i < x.length; i++) {
+      copy[i] = x[i].clone();
+    }
+    return copy;
+  }
+
+  private static double[] all(StoredTensor tensor) {
+    return read(tensor, 0, (int) tensor.elements());
+  }
+
+  private static double[] row(StoredTensor tensor, int r) {
+    int n = tensor.shape().getLast().intValue();
+    return read(tensor, (long) r * n, n);
+  }
+
+  private static double[] read(StoredTensor tensor, long first, int n) {
+    float[] narrow = new float[n];
+    tensor.read(first, narrow, 0, n);
+    double[] wide = new double[n];
+    for (int i = 0; i < n; i++) {
+      wide[i] = narrow[i];
+    }
+    return wide;
+  }
+}
