@@ -1,0 +1,238 @@
+package dev.loupe.export;
+
+import com.google.gson.stream.JsonWriter;
+import dev.loupe.Generation;
+import dev.loupe.ModelInfo;
+import dev.loupe.Token;
+import dev.loupe.attention.AttentionMaps;
+import dev.loupe.weights.Gpt2Config;
+import java.io.IOException;
+import java.io.Writer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A run as one JSON object on one line: schema {@code loupe/1}. What is not there is null, never
+ * NaN.
+ */
+public final class RunJson {
+  private final Generation run;
+  private final JsonWriter json;
+
+  private RunJson(Generation run, Writer out) {
+    this.run = run;
+    this.json = new JsonWriter(out);
+    this.json.setHtmlSafe(false);
+  }
+
+  /**
+   * Writes {@code run} with the shape of its maps but not their weights, and a line end. The writer
+   * stays open.
+   *
+   * @param details how the run was made; null in the JSON where absent
+   * @param mapsFile where the maps were written, as the user named it
+   */
+  public static void write(
+      Generation run, Optional<RunDetails> details, Optional<String> mapsFile, Writer out)
+      throws IOException {
+    new RunJson(run, out).object(details.orElse(null), mapsFile.orElse(null), null);
+    out.write('\n');
+    out.flush();
+  }
+
+  /** The same object with the weights in {@code attention}: [layer][head][query][0..query]. */
+  static void writeWithMaps(MappedRun run, ExportOptions options, Path file) throws IOException {
+    try (Writer out = Files.newBufferedWriter(file, StandardCharsets.UTF_8)) {
+      new RunJson(run.run(), out).object(options.details().orElse(null), null, run);
+      out.write('\n');
+    }
+  }
+
+  private void object(
+      @Nullable RunDetails details, @Nullable String mapsFile, @Nullable MappedRun weights)
+      throws IOException {
+    json.beginObject();
+    json.name("schema").value("loupe/1");
+    json.name("text").value(run.text());
+    json.name("prompt_len").value(run.promptLength());
+    model();
+    generation(details);
+    tokens();
+    attention(mapsFile, weights);
+    timing(details);
+    json.endObject();
+    json.flush();
+  }
+
+  private void model() throws IOException {
+    ModelInfo model = run.model();
+    Gpt2Config config = model.config();
+    json.name("model").beginObject();
+    json.name("source").value(model.source());
+    json.name("sha256").value(model.sha256().isEmpty() ? null : model.sha256());
+    json.name("n_layer").value(config.nLayer());
+    json.name("n_head").value(config.nHead());
+    json.name("n_embd").value(config.nEmbd());
+    json.name("n_ctx").value(config.nPositions());
+    json.name("activation").value(config.activation().configName());
+    json.name("dtype").value(model.dtype());
+    json.endObject();
+  }
+
+  private void generation(@Nullable RunDetails details) throws IOException {
+    json.name("generation").beginObject();
+    json.name("strategy").value(details == null ? null : details.strategy());
+    json.name("sampling");
+    any(details == null ? null : details.sampling());
+    json.name("seed");
+    any(details == null ? null : details.seed());
+    json.name("backend").value(details == null ? null : details.backend());
+    json.name("device").value(details == null ? null : details.device());
+    json.name("finish_reason").value(run.finish().name().toLowerCase(Locale.ROOT));
+    json.name("cropped").value(run.cropped());
+    json.endObject();
+  }
+
+  private void tokens() throws IOException {
+    json.name("tokens").beginArray();
+    for (Token token : run.tokens()) {
+      json.beginObject();
+      json.name("id").value(token.id());
+      json.name("raw").value(token.raw());
+      json.name("label").value(token.label());
+      json.name("bytes_hex").value(token.bytes());
+      json.name("char_span").beginArray();
+      json.value(token.charStart()).value(token.charEnd()).endArray();
+      json.name("special").value(token.special());
+      json.name("generated").value(token.generated());
+      json.name("logprob");
+      number(token.logprob());
+      json.name("rank").value(token.rank() < 0 ? null : Integer.valueOf(token.rank()));
+      json.name("top").beginArray();
+      for (Token.Candidate candidate : token.top()) {
+        json.beginObject();
+        json.name("id").value(candidate.id());
+        json.name("logprob");
+        number(candidate.logprob());
+        json.endObject();
+      }
+      json.endArray();
+      json.endObject();
+    }
+    json.endArray();
+  }
+
+  private void attention(@Nullable String file, @Nullable MappedRun weights) throws IOException {
+    json.name("attention");
+    if (run.maps().isEmpty()) {
+      json.nullValue();
+      return;
+    }
+    AttentionMaps maps = run.attention();
+    json.beginObject();
+    json.name("layers");
+    ints(maps.layers());
+    json.name("heads");
+    ints(maps.heads());
+    json.name("shape");
+    ints(maps.layers().length, maps.heads().length, maps.tokens(), maps.tokens());
+    json.name("axes").beginArray();
+    json.value("layer").value("head").value("query").value("key").endArray();
+    json.name("file").value(file);
+    if (weights != null) {
+      json.name("weights");
+      rows(weights.maps());
+      AttentionMaps scores = weights.scores();
+      if (scores != null) {
+        json.name("scores");
+        rows(scores);
+      }
+    }
+    json.endObject();
+  }
+
+  private void rows(AttentionMaps maps) throws IOException {
+    json.beginArray();
+    for (int layer : maps.layers()) {
+      json.beginArray();
+      for (int head : maps.heads()) {
+        json.beginArray();
+        for (int query = 0; query < maps.tokens(); query++) {
+          json.beginArray();
+          for (float weight : maps.row(layer, head, query)) {
+            if (Float.isFinite(weight)) {
+              json.value(weight); // the shortest decimal that reads back as this float
+            } else {
+              json.nullValue();
+            }
+          }
+          json.endArray();
+        }
+        json.endArray();
+      }
+      json.endArray();
+    }
+    json.endArray();
+  }
+
+  private void timing(@Nullable RunDetails details) throws IOException {
+    Generation.Timing timing = run.timing();
+    json.name("timing").beginObject();
+    json.name("load_ms");
+    any(details == null ? null : details.loadMs());
+    json.name("prefill_ms");
+    number(timing.prefillMs());
+    json.name("prefill_tokens").value(timing.prefillTokens());
+    json.name("decode_ms");
+    number(timing.decodeMs());
+    json.name("decode_tokens").value(timing.decodeTokens());
+    json.endObject();
+  }
+
+  private void ints(int... values) throws IOException {
+    json.beginArray();
+    for (int value : values) {
+      json.value(value);
+    }
+    json.endArray();
+  }
+
+  private void number(double value) throws IOException {
+    if (Double.isFinite(value)) {
+      json.value(value);
+    } else {
+      json.nullValue();
+    }
+  }
+
+  private void any(@Nullable Object value) throws IOException {
+    switch (value) {
+      case null -> json.nullValue();
+      case Boolean b -> json.value(b);
+      case Double d -> number(d);
+      case Float f when !Float.isFinite(f) -> json.nullValue();
+      case Number n -> json.value(n);
+      case Map<?, ?> map -> {
+        json.beginObject();
+        for (Map.Entry<?, ?> entry : map.entrySet()) {
+          json.name(String.valueOf(entry.getKey()));
+          any(entry.getValue());
+        }
+        json.endObject();
+      }
+      case Iterable<?> list -> {
+        json.beginArray();
+        for (Object item : list) {
+          any(item);
+        }
+        json.endArray();
+      }
+      default -> json.value(value.toString());
+    }
+  }
+}
