@@ -2,14 +2,14 @@ package dev.loupe.text;
 
 import static java.util.Comparator.comparingInt;
 
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
-import java.util.function.Function;
 import java.util.function.IntConsumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
-import java.util.stream.Collectors;
 
 /**
  * Finds added tokens in text, as Hugging Face's tokenizers do (added_vocabulary.rs): from left to
@@ -17,8 +17,6 @@ import java.util.stream.Collectors;
  */
 final class AddedTokens {
   private static final Pattern NOTHING = Pattern.compile("(?!)");
-  private static final Pattern WORD = Pattern.compile("\\w", Pattern.UNICODE_CHARACTER_CLASS);
-  private static final Pattern SPACE = Pattern.compile("\\s", Pattern.UNICODE_CHARACTER_CLASS);
 
   private final Map<String, AddedToken> byContent;
   private final Pattern any;
@@ -28,22 +26,27 @@ final class AddedTokens {
    * @param tokens all of different content
    */
   AddedTokens(List<AddedToken> tokens) {
-    byContent =
-        tokens.stream().collect(Collectors.toMap(AddedToken::content, Function.identity()));
-    any = literals(tokens);
-    plain = literals(tokens.stream().filter(token -> !token.special()).toList());
+    byContent = HashMap.newHashMap(tokens.size());
+    List<String> all = new ArrayList<>();
+    List<String> notSpecial = new ArrayList<>();
+    for (AddedToken token : tokens) {
+      byContent.put(token.content(), token);
+      all.add(token.content());
+      if (!token.special()) {
+        notSpecial.add(token.content());
+      }
+    }
+    any = literals(all);
+    plain = literals(notSpecial);
   }
 
-  private static Pattern literals(List<AddedToken> tokens) {
-    if (tokens.isEmpty()) {
+  private static Pattern literals(List<String> contents) {
+    if (contents.isEmpty()) {
       return NOTHING;
     }
-    return Pattern.compile(
-        tokens.stream()
-            .map(AddedToken::content)
-            .sorted(comparingInt(String::length).reversed())
-            .map(Pattern::quote)
-            .collect(Collectors.joining("|")));
+    contents.sort(comparingInt(String::length).reversed());
+    contents.replaceAll(Pattern::quote);
+    return Pattern.compile(String.join("|", contents));
   }
 
   /**
@@ -61,26 +64,25 @@ final class AddedTokens {
         continue;
       }
       int start = match.start();
-      while (found.lstrip() && start > done && is(SPACE, text.codePointBefore(start))) {
+      while (found.lstrip() && start > done && is("\\s", text.codePointBefore(start))) {
         start -= Character.charCount(text.codePointBefore(start));
       }
       other.accept(text.substring(done, start));
       token.accept(found.id());
       done = match.end();
-      while (found.rstrip() && done < text.length() && is(SPACE, text.codePointAt(done))) {
+      while (found.rstrip() && done < text.length() && is("\\s", text.codePointAt(done))) {
         done += Character.charCount(text.codePointAt(done));
       }
     }
     other.accept(text.substring(done));
   }
 
-
   private static boolean inWord(String text, Matcher match) {
-    return (match.start() > 0 && is(WORD, text.codePointBefore(match.start())))
-        || (match.end() < text.length() && is(WORD, text.codePointAt(match.end())));
+    return (match.start() > 0 && is("\\w", text.codePointBefore(match.start())))
+        || (match.end() < text.length() && is("\\w", text.codePointAt(match.end())));
   }
 
-  private static boolean is(Pattern kind, int codePoint) {
-    return kind.matcher(Character.toString(codePoint)).matches();
+  private static boolean is(String characterClass, int codePoint) {
+    return Pattern.matches("(?U)" + characterClass, Character.toString(codePoint));
   }
 }

@@ -28,7 +28,8 @@ final class NativeTokenizer implements AutoCloseable {
       throw new IllegalArgumentException(e.getMessage(), e);
     } catch (UnsatisfiedLinkError e) {
       throw new CheckpointException(
-          "DJL's tokenizer classes and Loupe's come from different class loaders: load them together",
+          "DJL's tokenizer classes and Loupe's come from different class loaders: load them"
+              + " together",
           e);
     }
   }

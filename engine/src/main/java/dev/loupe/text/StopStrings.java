@@ -24,7 +24,8 @@ public final class StopStrings {
     this.stops = List.copyOf(stops);
     for (String stop : stops) {
       if (stop.isEmpty()) {
-        throw new IllegalArgumentException("a stop string is empty: it would end every text at once");
+        throw new IllegalArgumentException(
+            "a stop string is empty: it would end every text at once");
       }
       if (stop.codePoints().anyMatch(c -> c >= 0xD800 && c <= 0xDFFF)) {
         throw new IllegalArgumentException("a stop string has half a surrogate pair");

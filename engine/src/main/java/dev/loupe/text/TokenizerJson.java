@@ -123,19 +123,16 @@ final class TokenizerJson {
 
   private static StringBuilder quote(StringBuilder out, String text) {
     out.append('"');
+    int done = 0; // appended in stretches: nearly all tokens need no escape
     for (int i = 0; i < text.length(); i++) {
       char c = text.charAt(i);
-      if (c < ' ') {
-        out.append("\\u00").append(Character.forDigit(c >> 4, 16));
-        out.append(Character.forDigit(c & 15, 16));
-      } else {
-        if (c == '"' || c == '\\') {
-          out.append('\\');
-        }
-        out.append(c);
+      if (c < ' ' || c == '"' || c == '\\') {
+        out.append(text, done, i).append("\\u00");
+        out.append(Character.forDigit(c >> 4, 16)).append(Character.forDigit(c & 15, 16));
+        done = i + 1;
       }
     }
-    return out.append('"');
+    return (done == 0 ? out.append(text) : out.append(text, done, text.length())).append('"');
   }
 
   private static void read(Path file, Reading reading) throws CheckpointException {
@@ -149,9 +146,10 @@ final class TokenizerJson {
         | IllegalStateException
         | IllegalArgumentException
         | JsonParseException e) {
+      // the parser's messages go on with a link, and tell programmers to be lenient
       String message = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
-      throw new CheckpointException(
-          "%s: not a usable tokenizer: %s".formatted(file, message), e);
+      message = message.replaceFirst("Use JsonReader.* to accept malformed", "malformed");
+      throw new CheckpointException("%s: not a usable tokenizer: %s".formatted(file, message), e);
     }
   }
 
@@ -172,7 +170,7 @@ final class TokenizerJson {
       }
     }
     json.endObject();
-    end(json);
+    var _ = json.peek(); // refuses whatever follows the document
     if (!hasVocab || !hasMerges) {
       throw new IllegalArgumentException(
           "it has no " + (hasVocab ? "model.merges" : "model.vocab") + ", as a BPE tokenizer must");
@@ -180,12 +178,6 @@ final class TokenizerJson {
     if (!isByteLevel(preTokenizer)) {
       throw new IllegalArgumentException(
           "its pre_tokenizer is not ByteLevel, and GPT-2's is; pass token ids with --ids");
-    }
-  }
-
-  private static void end(JsonReader json) throws IOException {
-    if (json.peek() != JsonToken.END_DOCUMENT) {
-      throw new IllegalArgumentException("text follows the JSON at " + json.getPath());
     }
   }
 
@@ -259,7 +251,7 @@ final class TokenizerJson {
 
   private static void readVocab(JsonReader json, Map<String, Integer> vocab) throws IOException {
     readVocabObject(json, vocab);
-    end(json);
+    var _ = json.peek(); // refuses whatever follows the document
   }
 
   private static void readVocabObject(JsonReader json, Map<String, Integer> vocab)

@@ -6,8 +6,9 @@ final class Utf8 {
 
   /**
    * What a decoder makes of the bytes at {@code at}: n &gt; 0 for a character of n bytes, -n for n
-   * bytes that it replaces by one U+FFFD (the longest beginning of a character, else one byte; The
-   * Unicode Standard 16.0, section 3.9, "U+FFFD substitution of maximal subparts").
+   * bytes that it replaces by one U+FFFD. Those are the longest beginning of a character, else one
+   * byte (The Unicode Standard 16.0, section 3.9, "U+FFFD substitution of maximal subparts"), but
+   * for the three bytes of a surrogate, which the JDK replaces together.
    *
    * @param at an index into {@code bytes}, at which the previous character has ended
    */
@@ -20,9 +21,9 @@ final class Utf8 {
       return -1;
     }
     int length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    // the second byte is what rules out overlong forms, surrogates and values above U+10FFFF
+    // the second byte is what rules out overlong forms and values above U+10FFFF
     int low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-    int high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    int high = lead == 0xF4 ? 0x8F : 0xBF;
     for (int n = 1; n < length; n++) {
       int b = at + n < bytes.length ? bytes[at + n] & 0xFF : -1;
       if (b < low || b > high) {
@@ -31,6 +32,7 @@ final class Utf8 {
       low = 0x80;
       high = 0xBF;
     }
-    return length;
+    boolean surrogate = lead == 0xED && (bytes[at + 1] & 0xFF) > 0x9F;
+    return surrogate ? -length : length;
   }
 }

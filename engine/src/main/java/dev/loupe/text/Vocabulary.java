@@ -28,37 +28,38 @@ final class Vocabulary {
    *     if a token is neither added nor spelled in the byte alphabet; the message names the token
    */
   Vocabulary(Map<String, Integer> bpe, List<AddedToken> added) {
-    ids = HashMap.newHashMap(bpe.size() + added.size());
-    int max = -1;
-    for (Map.Entry<String, Integer> entry : bpe.entrySet()) {
-      max = Math.max(max, checked(entry.getKey(), entry.getValue()));
-    }
-    for (AddedToken token : added) {
-      max = Math.max(max, checked(token.content(), token.id()));
-    }
-    if (max < 0) {
-      throw new IllegalArgumentException("the vocabulary is empty");
-    }
-    raw = new String[max + 1];
+    ids = new HashMap<>(bpe);
+    raw = new String[1 + Math.max(maxId(bpe), maxId(added))];
     for (AddedToken token : added) {
       place(token.content(), token.id());
       literal.set(token.id());
       special.set(token.id(), token.special());
-    }
-    for (Map.Entry<String, Integer> entry : bpe.entrySet()) {
-      Integer addedId = ids.get(entry.getKey());
-      if (entry.getKey().length() == 1 && ByteAlphabet.byteOf(entry.getKey().charAt(0)) >= 0) {
-        bytes.set(ByteAlphabet.byteOf(entry.getKey().charAt(0)));
-      }
-      if (addedId == null) {
-        place(entry.getKey(), entry.getValue());
-        checkSpelling(entry.getKey(), entry.getValue());
-      } else if (!addedId.equals(entry.getValue())) {
+      Integer id = ids.put(token.content(), token.id());
+      if (id != null && id != token.id()) {
         throw new IllegalArgumentException(
-            "token \"%s\" has two ids, %d and %d"
-                .formatted(entry.getKey(), entry.getValue(), addedId));
+            "token \"%s\" has two ids, %d and %d".formatted(token.content(), id, token.id()));
       }
     }
+    bpe.forEach(this::placeSpelled);
+  }
+
+  private static int maxId(Map<String, Integer> bpe) {
+    int max = -1;
+    for (Map.Entry<String, Integer> entry : bpe.entrySet()) {
+      max = Math.max(max, checked(entry.getKey(), entry.getValue()));
+    }
+    if (max < 0) {
+      throw new IllegalArgumentException("the vocabulary is empty");
+    }
+    return max;
+  }
+
+  private static int maxId(List<AddedToken> added) {
+    int max = -1;
+    for (AddedToken token : added) {
+      max = Math.max(max, checked(token.content(), token.id()));
+    }
+    return max;
   }
 
   private static int checked(String token, int id) {
@@ -69,25 +70,29 @@ final class Vocabulary {
     return id;
   }
 
-  private void place(String token, int id) {
-    if (raw[id] != null) {
-      throw new IllegalArgumentException(
-          "id %d stands for two tokens, \"%s\" and \"%s\"".formatted(id, raw[id], token));
+  private void placeSpelled(String token, int id) {
+    boolean added = literal.get(id) && token.equals(raw[id]);
+    if (!added) {
+      place(token, id);
     }
-    if (ids.put(token, id) != null) {
-      throw new IllegalArgumentException("token \"%s\" appears twice".formatted(token));
-    }
-    raw[id] = token;
-  }
-
-  private static void checkSpelling(String token, int id) {
-    for (int i = 0; i < token.length(); i++) {
+    for (int i = 0; i < token.length() && !added; i++) {
       if (ByteAlphabet.byteOf(token.charAt(i)) < 0) {
         throw new IllegalArgumentException(
             "token \"%s\" (id %d) has U+%04X, which is not in GPT-2's byte alphabet"
                 .formatted(token, id, token.codePointAt(i)));
       }
     }
+    if (token.length() == 1 && ByteAlphabet.byteOf(token.charAt(0)) >= 0) {
+      bytes.set(ByteAlphabet.byteOf(token.charAt(0)));
+    }
+  }
+
+  private void place(String token, int id) {
+    if (raw[id] != null) {
+      throw new IllegalArgumentException(
+          "id %d stands for two tokens, \"%s\" and \"%s\"".formatted(id, raw[id], token));
+    }
+    raw[id] = token;
   }
 
   int size() {

@@ -1,0 +1,37 @@
+package dev.loupe.text;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.util.Arrays;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+
+class Utf8Test {
+  private static String decode(byte[] bytes) {
+    StringBuilder text = new StringBuilder();
+    for (int at = 0; at < bytes.length; ) {
+      int next = Utf8.next(bytes, at);
+      text.append(next > 0 ? new String(bytes, at, next, UTF_8) : "\uFFFD");
+      at += Math.abs(next);
+    }
+    return text.toString();
+  }
+
+  @Test
+  void cutsCharactersWhereTheJdkDoes() {
+    Random random = new Random(3);
+    for (int round = 0; round < 50_000; round++) {
+      byte[] bytes = StreamDecoderTest.nearlyUtf8(random, random.nextInt(7));
+      assertEquals(new String(bytes, UTF_8), decode(bytes), () -> Arrays.toString(bytes));
+    }
+  }
+
+  @Test
+  void everyPairOfBytes() {
+    for (int pair = 0; pair < 0x10000; pair++) {
+      byte[] bytes = {(byte) (pair >> 8), (byte) pair};
+      assertEquals(new String(bytes, UTF_8), decode(bytes), () -> Arrays.toString(bytes));
+    }
+  }
+}
