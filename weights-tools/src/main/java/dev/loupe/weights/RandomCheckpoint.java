@@ -9,8 +9,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.UnaryOperator;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
@@ -123,7 +125,11 @@ public final class RandomCheckpoint {
       throws IOException {
     refuseExisting(folder);
     boolean isNew = !Files.exists(folder);
-    Files.createDirectories(folder);
+    try {
+      Files.createDirectories(folder);
+    } catch (IOException e) {
+      throw new IOException("the folder %s can't be created".formatted(folder), e);
+    }
     boolean whole = false;
     try (AtomicFile json = AtomicFile.create(folder.resolve(ConfigJson.FILE_NAME))) {
       String text = ConfigJson.text(config, layout.dtype, !layout.separateHead);
@@ -158,54 +164,63 @@ public final class RandomCheckpoint {
   private static void writeWeights(
       Gpt2Config config, long seed, Path file, Layout layout, Progress progress)
       throws IOException {
-    Map<String, List<Long>> shapes = Gpt2Layout.shapes(config, layout.separateHead);
-    List<SafetensorsWriter.Entry> entries = new ArrayList<>();
-    List<Values> values = new ArrayList<>();
-    shapes.forEach(
-        (name, shape) -> {
-          entries.add(
-              new SafetensorsWriter.Entry(
-                  layout.prefixed ? Gpt2Layout.prefixed(name) : name, layout.dtype, shape));
-          values.add(weights(name, config, seed));
-        });
-    for (int layer = 0; layout.buffers && layer < config.nLayer(); layer++) {
-      String attn = (layout.prefixed ? "transformer.h." : "h.") + layer + ".attn.";
-      long positions = config.nPositions();
-      entries.add(
-          new SafetensorsWriter.Entry(
-              attn + "bias", layout.dtype, List.of(1L, 1L, positions, positions)));
-      values.add(causalMask(positions));
-      entries.add(new SafetensorsWriter.Entry(attn + "masked_bias", layout.dtype, List.of()));
-      values.add((first, to, offset, n) -> Arrays.fill(to, offset, offset + n, -1e4f));
-    }
-    long total = entries.stream().mapToLong(SafetensorsWriter.Entry::bytes).sum();
-    int width = layout.dtype.bytes();
+    Map<SafetensorsWriter.Entry, Values> plan = plan(config, seed, layout);
+    long total = plan.keySet().stream().mapToLong(SafetensorsWriter.Entry::bytes).sum();
     float[] slab = new float[SLAB];
-    try (SafetensorsWriter out = SafetensorsWriter.create(file, entries);
+    try (SafetensorsWriter out = SafetensorsWriter.create(file, List.copyOf(plan.keySet()));
         Arena arena = Arena.ofShared()) {
-      MemorySegment bytes = arena.allocate((long) SLAB * width);
-      for (int i = 0; i < entries.size(); i++) {
-        SafetensorsWriter.Entry entry = entries.get(i);
-        Values tensor = values.get(i);
-        long elements = entry.bytes() / width;
+      MemorySegment bytes = arena.allocate((long) SLAB * layout.dtype.bytes());
+      for (Map.Entry<SafetensorsWriter.Entry, Values> tensor : plan.entrySet()) {
+        SafetensorsWriter.Entry entry = tensor.getKey();
+        long elements = entry.bytes() / layout.dtype.bytes();
         for (long first = 0; first < elements; first += SLAB) {
-          long start = first;
           int count = (int) Math.min(SLAB, elements - first);
-          IntStream.range(0, Math.ceilDiv(count, CHUNK))
-              .parallel()
-              .forEach(
-                  chunk -> {
-                    int at = chunk * CHUNK;
-                    int n = Math.min(CHUNK, count - at);
-                    tensor.fill(start + at, slab, at, n);
-                    layout.dtype.encode(slab, at, n, bytes, (long) at * width);
-                  });
-          out.write(entry.name(), bytes.asSlice(0, (long) count * width));
+          make(tensor.getValue(), first, count, slab, layout.dtype, bytes);
+          out.write(entry.name(), bytes.asSlice(0, (long) count * layout.dtype.bytes()));
           progress.report(out.dataBytes(), total);
         }
       }
       out.commit();
     }
+  }
+
+  /** On all cores; who makes which chunk doesn't matter, since every element has its own seed. */
+  private static void make(
+      Values values, long first, int count, float[] slab, DType dtype, MemorySegment bytes) {
+    IntStream.range(0, Math.ceilDiv(count, CHUNK))
+        .parallel()
+        .forEach(
+            chunk -> {
+              int at = chunk * CHUNK;
+              int n = Math.min(CHUNK, count - at);
+              values.fill(first + at, slab, at, n);
+              dtype.encode(slab, at, n, bytes, (long) at * dtype.bytes());
+            });
+  }
+
+  /** What to write and with which values, in the order of the file. */
+  private static Map<SafetensorsWriter.Entry, Values> plan(
+      Gpt2Config config, long seed, Layout layout) {
+    Map<SafetensorsWriter.Entry, Values> plan = new LinkedHashMap<>();
+    UnaryOperator<String> stored = name -> layout.prefixed ? Gpt2Layout.prefixed(name) : name;
+    Gpt2Layout.shapes(config, layout.separateHead)
+        .forEach(
+            (name, shape) ->
+                plan.put(
+                    new SafetensorsWriter.Entry(stored.apply(name), layout.dtype, shape),
+                    weights(name, config, seed)));
+    long positions = config.nPositions();
+    for (int layer = 0; layout.buffers && layer < config.nLayer(); layer++) {
+      String attn = stored.apply("h." + layer + ".attn.");
+      plan.put(
+          new SafetensorsWriter.Entry(
+              attn + "bias", layout.dtype, List.of(1L, 1L, positions, positions)),
+          causalMask(positions));
+      plan.put(
+          new SafetensorsWriter.Entry(attn + "masked_bias", layout.dtype, List.of()),
+          (first, to, offset, n) -> Arrays.fill(to, offset, offset + n, -1e4f));
+    }
+    return plan;
   }
 
   /** The values of one tensor, in pieces. */
