@@ -67,7 +67,7 @@ public final class Loupe implements AutoCloseable {
       ModelInfo info =
           new ModelInfo(
               source.toString(),
-              Optional.empty(),
+              options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty(),
               checkpoint.config(),
               checkpoint.tensor("wte.weight").dtype().name().toLowerCase(Locale.ROOT),
               "cpu",

@@ -236,7 +236,7 @@ final class Session implements AutoCloseable {
    */
   private int write() {
     List<Sample> writing = new ArrayList<>(samples);
-    Batch batch = Batch.step(0);
+    Batch batch = Batch.step();
     Activations a = activations;
     int passes = 0;
     for (int i = 0; i < samples.size(); i++) {

@@ -5,6 +5,7 @@ import dev.loupe.Generation;
 import dev.loupe.ModelInfo;
 import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;
 import java.io.Writer;
@@ -12,7 +13,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Locale;
-import java.util.Map;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
@@ -34,13 +34,11 @@ public final class RunJson {
    * Writes {@code run} with the shape of its maps but not their weights, and a line end. The writer
    * stays open.
    *
-   * @param details how the run was made; null in the JSON where absent
    * @param mapsFile where the maps were written, as the user named it
    */
-  public static void write(
-      Generation run, Optional<RunDetails> details, Optional<String> mapsFile, Writer out)
+  public static void write(Generation run, Optional<String> mapsFile, Writer out)
       throws IOException {
-    new RunJson(run, out).object(details.orElse(null), mapsFile.orElse(null), null);
+    new RunJson(run, out).object(mapsFile.orElse(null), null);
     out.write('\n');
     out.flush();
   }
@@ -48,23 +46,22 @@ public final class RunJson {
   /** The same object with the weights in {@code attention}: [layer][head][query][0..query]. */
   static void writeWithMaps(MappedRun run, ExportOptions options, Path file) throws IOException {
     try (Writer out = Files.newBufferedWriter(file, StandardCharsets.UTF_8)) {
-      new RunJson(run.run(), out).object(options.details().orElse(null), null, run);
+      new RunJson(run.run(), out).object(null, run);
       out.write('\n');
     }
   }
 
-  private void object(
-      @Nullable RunDetails details, @Nullable String mapsFile, @Nullable MappedRun weights)
+  private void object(@Nullable String mapsFile, @Nullable MappedRun weights)
       throws IOException {
     json.beginObject();
     json.name("schema").value("loupe/1");
     json.name("text").value(run.text());
     json.name("prompt_len").value(run.promptLength());
     model();
-    generation(details);
+    generation();
     tokens();
     attention(mapsFile, weights);
-    timing(details);
+    timing();
     json.endObject();
     json.flush();
   }
@@ -74,7 +71,7 @@ public final class RunJson {
     Gpt2Config config = model.config();
     json.name("model").beginObject();
     json.name("source").value(model.source());
-    json.name("sha256").value(model.sha256().isEmpty() ? null : model.sha256());
+    json.name("sha256").value(model.sha256().orElse(null));
     json.name("n_layer").value(config.nLayer());
     json.name("n_head").value(config.nHead());
     json.name("n_embd").value(config.nEmbd());
@@ -84,15 +81,21 @@ public final class RunJson {
     json.endObject();
   }
 
-  private void generation(@Nullable RunDetails details) throws IOException {
+  private void generation() throws IOException {
+    Sampling sampling = run.sampling();
     json.name("generation").beginObject();
-    json.name("strategy").value(details == null ? null : details.strategy());
-    json.name("sampling");
-    any(details == null ? null : details.sampling());
-    json.name("seed");
-    any(details == null ? null : details.seed());
-    json.name("backend").value(details == null ? null : details.backend());
-    json.name("device").value(details == null ? null : details.device());
+    json.name("strategy").value(sampling.isGreedy() ? "greedy" : "sample");
+    json.name("sampling").beginObject();
+    json.name("temperature").value(sampling.temperature());
+    json.name("top_k").value(sampling.topK());
+    json.name("top_p").value(sampling.topP());
+    json.name("min_p").value(sampling.minP());
+    json.name("repetition_penalty").value(sampling.repetitionPenalty());
+    json.endObject();
+    json.name("seed").value(sampling.seed());
+    json.name("sample").value(run.sample());
+    json.name("backend").value(run.model().backend());
+    json.name("device").value(run.model().device());
     json.name("finish_reason").value(run.finish().name().toLowerCase(Locale.ROOT));
     json.name("cropped").value(run.cropped());
     json.endObject();
@@ -180,11 +183,11 @@ public final class RunJson {
     json.endArray();
   }
 
-  private void timing(@Nullable RunDetails details) throws IOException {
+  private void timing() throws IOException {
     Generation.Timing timing = run.timing();
     json.name("timing").beginObject();
     json.name("load_ms");
-    any(details == null ? null : details.loadMs());
+    number(run.model().loadMs());
     json.name("prefill_ms");
     number(timing.prefillMs());
     json.name("prefill_tokens").value(timing.prefillTokens());
@@ -207,32 +210,6 @@ public final class RunJson {
       json.value(value);
     } else {
       json.nullValue();
-    }
-  }
-
-  private void any(@Nullable Object value) throws IOException {
-    switch (value) {
-      case null -> json.nullValue();
-      case Boolean b -> json.value(b);
-      case Double d -> number(d);
-      case Float f when !Float.isFinite(f) -> json.nullValue();
-      case Number n -> json.value(n);
-      case Map<?, ?> map -> {
-        json.beginObject();
-        for (Map.Entry<?, ?> entry : map.entrySet()) {
-          json.name(String.valueOf(entry.getKey()));
-          any(entry.getValue());
-        }
-        json.endObject();
-      }
-      case Iterable<?> list -> {
-        json.beginArray();
-        for (Object item : list) {
-          any(item);
-        }
-        json.endArray();
-      }
-      default -> json.value(value.toString());
     }
   }
 }

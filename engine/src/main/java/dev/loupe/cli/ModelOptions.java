@@ -1,0 +1,48 @@
+package dev.loupe.cli;
+
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.Options;
+import dev.loupe.weights.CheckpointException;
+import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Option;
+
+/** Which model, and what to run it on. */
+final class ModelOptions {
+  @Option(
+      names = {"-m", "--model"},
+      paramLabel = "DIR|FILE",
+      description = "GPT-2 folder or weights file (default: the bundled Shakespeare demo).")
+  @Nullable Path model;
+
+  @Option(
+      names = "--backend",
+      paramLabel = "auto|cpu|cuda",
+      description = "What to run on (default: auto).")
+  Backend backend = Backend.AUTO;
+
+  @Option(
+      names = "--threads",
+      paramLabel = "N",
+      description = "CPU threads (default: all processors).")
+  int threads;
+
+  Path source() throws CheckpointException {
+    if (model != null) {
+      return model;
+    }
+    return Home.demoModel()
+        .orElseThrow(
+            () ->
+                new CheckpointException(
+                    "the bundled demo model is not where Loupe lies: name a model with -m DIR"));
+  }
+
+  /**
+   * @param hash whether to compute the hash of the weights, which reads all of them
+   */
+  Loupe open(boolean hash) throws CheckpointException {
+    return Loupe.open(source(), new Options(backend, threads, hash));
+  }
+}

@@ -1,0 +1,58 @@
+package dev.loupe.cli;
+
+import dev.loupe.sampling.Sampling;
+import java.util.concurrent.ThreadLocalRandom;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Option;
+
+/** How to choose tokens. */
+final class SamplingOptions {
+  @Option(names = "--greedy", description = "Always the most likely token.")
+  boolean greedy;
+
+  @Option(
+      names = "--temperature",
+      paramLabel = "T",
+      description = "Below 1 is safer, above 1 wilder (default: ${DEFAULT-VALUE}).",
+      defaultValue = "0.8")
+  double temperature;
+
+  @Option(
+      names = "--top-k",
+      paramLabel = "K",
+      description = "Only the K most likely tokens; 0 is all (default: ${DEFAULT-VALUE}).",
+      defaultValue = "40")
+  int topK;
+
+  @Option(
+      names = "--top-p",
+      paramLabel = "P",
+      description = "Only the likeliest up to probability P (default: ${DEFAULT-VALUE}).",
+      defaultValue = "0.95")
+  double topP;
+
+  @Option(
+      names = "--min-p",
+      paramLabel = "P",
+      description = "Only tokens at least P times as likely as the first (default: 0).")
+  double minP;
+
+  @Option(
+      names = "--repetition-penalty",
+      paramLabel = "R",
+      description = "Above 1 discourages tokens seen before (default: 1).",
+      defaultValue = "1")
+  double repetitionPenalty;
+
+  @Option(
+      names = "--seed",
+      paramLabel = "S",
+      description = "The same seed gives the same text (default: a new one each time).")
+  @Nullable Long seed;
+
+  Sampling sampling() {
+    long drawn = seed == null ? ThreadLocalRandom.current().nextLong(1L << 32) : seed;
+    return new Sampling(
+        greedy ? 0 : temperature, topK, topP, minP, repetitionPenalty, drawn);
+  }
+}

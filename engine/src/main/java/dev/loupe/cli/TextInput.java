@@ -1,0 +1,67 @@
+package dev.loupe.cli;
+
+import dev.loupe.Request;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** Where the text to read comes from: an argument, a file, standard input, or ids. */
+final class TextInput {
+  @Parameters(
+      arity = "0..1",
+      paramLabel = "TEXT",
+      description = "Text to read; - or nothing with a pipe reads standard input.")
+  @Nullable String text;
+
+  @Option(names = "--file", paramLabel = "F", description = "Read the text from a UTF-8 file.")
+  @Nullable Path file;
+
+  @Option(
+      names = "--ids",
+      paramLabel = "1,2,3",
+      split = ",",
+      description = "Token ids instead of text.")
+  int @Nullable [] ids;
+
+  @Option(
+      names = "--special",
+      description = "Take <|endoftext|> in the text as that token, not as plain text.")
+  boolean special;
+
+  Request request(Terminal terminal) throws IOException {
+    if ((text == null ? 0 : 1) + (file == null ? 0 : 1) + (ids == null ? 0 : 1) > 1) {
+      throw new IllegalArgumentException("give one of TEXT, --file and --ids, not several");
+    }
+    if (ids != null) {
+      return Request.ids(ids);
+    }
+    return Request.text(read(terminal)).special(special);
+  }
+
+  private String read(Terminal terminal) throws IOException {
+    if (file != null) {
+      if (!Files.isRegularFile(file)) {
+        throw new InputException("%s: no such file".formatted(file));
+      }
+      return decode(file.toString(), Files.readAllBytes(file));
+    }
+    if (text == null ? !terminal.inIsTerminal() : text.equals("-")) {
+      return decode("standard input", terminal.readAll());
+    }
+    return text == null ? "" : text;
+  }
+
+  private static String decode(String source, byte[] bytes) throws InputException {
+    try {
+      return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
+    } catch (CharacterCodingException e) {
+      throw new InputException(source + " is not UTF-8 text");
+    }
+  }
+}

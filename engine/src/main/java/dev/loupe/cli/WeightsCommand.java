@@ -1,0 +1,129 @@
+package dev.loupe.cli;
+
+import dev.loupe.weights.AtomicFile;
+import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.Inspection;
+import dev.loupe.weights.RandomCheckpoint;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.ParentCommand;
+
+/** {@code loupe weights}: what is in a checkpoint, and checkpoints for tests. */
+@Command(
+    name = "weights",
+    description = "Inspect and make GPT-2 checkpoints.",
+    mixinStandardHelpOptions = true,
+    synopsisSubcommandLabel = "COMMAND",
+    subcommands = {WeightsCommand.Inspect.class, WeightsCommand.MakeRandom.class})
+final class WeightsCommand {
+  @ParentCommand Main main;
+
+  @Command(
+      name = "inspect",
+      description = "Show configuration, tensors and memory needs.",
+      mixinStandardHelpOptions = true)
+  static final class Inspect implements Callable<Integer> {
+    @ParentCommand WeightsCommand parent;
+
+    @Parameters(
+        arity = "0..1",
+        paramLabel = "DIR|FILE",
+        description = "The model (default: the bundled demo).")
+    @Nullable Path model;
+
+    @Option(names = "--all", description = "Every tensor on a line of its own.")
+    boolean all;
+
+    @Option(names = "--json", description = "As one JSON object, every tensor in it.")
+    boolean json;
+
+    @Override
+    public Integer call() throws IOException {
+      ModelOptions options = new ModelOptions();
+      options.model = model;
+      try (Checkpoint checkpoint = Checkpoint.open(options.source())) {
+        Inspection inspection = Inspection.of(checkpoint);
+        parent.main.terminal().print(json ? inspection.json() + "\n" : inspection.text(all));
+      }
+      return 0;
+    }
+  }
+
+  @Command(
+      name = "make-random",
+      description = "Write a GPT-2 model with random weights, for tests and benchmarks.",
+      mixinStandardHelpOptions = true)
+  static final class MakeRandom implements Callable<Integer> {
+    private static final List<String> TOKENIZER_FILES =
+        List.of("tokenizer.json", "vocab.json", "merges.txt");
+
+    @ParentCommand WeightsCommand parent;
+
+    @Parameters(paramLabel = "DIR", description = "The new model's folder.")
+    Path folder;
+
+    @Option(
+        names = "--size",
+        paramLabel = "SIZE",
+        description = "tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl (default: gpt2).",
+        defaultValue = "gpt2")
+    String size;
+
+    @Option(
+        names = "--seed",
+        paramLabel = "S",
+        description = "The same seed gives the same weights (default: 0).",
+        defaultValue = "0")
+    long seed;
+
+    @Option(
+        names = {"-q", "--quiet"},
+        description = "No progress, no closing line.")
+    boolean quiet;
+
+    @Override
+    public Integer call() throws IOException {
+      Terminal terminal = parent.main.terminal();
+      RandomCheckpoint.Size chosen = RandomCheckpoint.Size.named(size);
+      ProgressBar progress = new ProgressBar(terminal, !quiet, "writing " + chosen.label());
+      RandomCheckpoint.write(chosen, seed, folder, progress::update);
+      progress.clear();
+      // The tiny one has the demo model's vocabulary of 1,024.
+      Optional<Path> tokenizer =
+          chosen == RandomCheckpoint.Size.TINY ? Home.demoModel() : Home.gpt2Tokenizer();
+      if (tokenizer.isPresent()) {
+        copyTokenizer(tokenizer.get());
+      } else {
+        terminal.say(
+            "loupe: no tokenizer is where Loupe lies: copy a tokenizer.json to %s"
+                .formatted(folder));
+      }
+      if (!quiet) {
+        terminal.say(
+            "[wrote %s: random weights of the size of %s, seed %d]"
+                .formatted(folder, chosen.label(), seed));
+      }
+      return 0;
+    }
+
+    private void copyTokenizer(Path from) throws IOException {
+      for (String name : TOKENIZER_FILES) {
+        if (Files.exists(from.resolve(name))) {
+          try (AtomicFile to = AtomicFile.create(folder.resolve(name))) {
+            to.stream().write(Files.readAllBytes(from.resolve(name)));
+            to.commit();
+          }
+          return; // tokenizer.json says all that the other two say
+        }
+      }
+    }
+  }
+}
