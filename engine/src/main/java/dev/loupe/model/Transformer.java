@@ -80,10 +80,6 @@ public final class Transformer implements AutoCloseable {
     ops.logits(h, head, out);
   }
 
-  List<Block> blocks() {
-    return blocks;
-  }
-
   private void check(Batch batch) {
     for (int r = 0; r < batch.rows(); r++) {
       if (batch.id(r) < 0 || batch.id(r) >= config.vocabSize()) {

@@ -61,9 +61,11 @@ public final class Sampler {
     if (sampling.isGreedy()) {
       return ids[best(n)];
     }
+    // relative to the largest, so that a small temperature can't overflow
     float temperature = (float) sampling.temperature();
+    float max = scores[best(n)];
     for (int i = 0; i < n; i++) {
-      scores[i] /= temperature;
+      scores[i] = (scores[i] - max) / temperature;
     }
     n = keepTopK(n);
     n = keepTopP(n);
@@ -121,18 +123,17 @@ public final class Sampler {
     if (p == 1) {
       return n;
     }
-    float max = scores[best(n)];
     double total = 0;
     for (int i = 0; i < n; i++) {
-      weights[i] = Math.exp((double) scores[i] - max);
+      weights[i] = Math.exp(scores[i]); // the largest score is 0
       total += weights[i];
     }
     // The rarest tokens have less than 1 - p together if each has less than (1 - p) / n: they are
     // outside, and only the others need sorting.
-    double floor = Math.max(total * (1 - p) / n, Double.MIN_NORMAL);
+    double floor = Math.max(total * (1 - p) / n, Double.MIN_NORMAL); // at most 1
     int candidates = 0;
     for (int i = 0; i < n; i++) {
-      if (weights[i] >= floor || scores[i] == max) {
+      if (weights[i] >= floor) {
         keys[candidates++] = descending(scores[i], ids[i]);
       }
     }
@@ -143,7 +144,7 @@ public final class Sampler {
       float score = score(keys[kept]);
       ids[kept] = (int) keys[kept];
       scores[kept++] = score;
-      mass += Math.exp((double) score - max);
+      mass += Math.exp(score);
     }
     return kept;
   }
@@ -152,7 +153,7 @@ public final class Sampler {
     if (sampling.minP() == 0) {
       return n;
     }
-    return keepFrom(scores[best(n)] + Math.log(sampling.minP()), n);
+    return keepFrom(Math.log(sampling.minP()), n);
   }
 
   private int draw(int n, int sample, int position) {

@@ -67,6 +67,6 @@ public record Sampling(
 
   /** Whether the draw is certain: temperature or top-p is 0. */
   public boolean isGreedy() {
-    return temperature == 0 || topP == 0;
+    return (float) temperature == 0 || topP == 0;
   }
 }

@@ -7,6 +7,7 @@ import dev.loupe.Generation;
 import dev.loupe.ModelInfo;
 import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;
@@ -83,7 +84,10 @@ final class Runs {
     Gpt2Config config =
         new Gpt2Config(6, 3, 192, 256, 1024, 768, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
     return new Generation(
-        new ModelInfo("models/demo", "", config, "f32"),
+        new ModelInfo(
+            "models/demo", Optional.empty(), config, "f32", "cpu", "cpu, 1 thread", 41.5),
+        Sampling.seeded(7),
+        0,
         "generated \"text\"\n",
         promptLength,
         tokens,
