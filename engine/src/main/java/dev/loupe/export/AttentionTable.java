@@ -33,10 +33,16 @@ public final class AttentionTable {
       widest = Math.max(widest, TerminalText.width(token.label()));
     }
     // a line is label, position, then per key two spaces, label, position, weight
-    int besideLabels = 1 + positionWidth + this.top * (2 + 1 + positionWidth + 1 + WEIGHT_WIDTH);
-    int fits = (columns - besideLabels) / (this.top + 1);
+    int keysPerLine = this.top + 1;
+    int fits;
+    do {
+      keysPerLine--;
+      int besideLabels =
+          1 + positionWidth + keysPerLine * (2 + 1 + positionWidth + 1 + WEIGHT_WIDTH);
+      fits = (columns - besideLabels) / (keysPerLine + 1);
+    } while (keysPerLine > 1 && fits < Math.min(widest, LEAST_LABEL));
+    perLine = keysPerLine;
     labelWidth = Math.max(LEAST_LABEL, Math.min(Math.min(widest, MOST_LABEL), fits));
-    perLine = Math.max(1, (columns - queryWidth()) / (2 + keyWidth()));
   }
 
   /**
@@ -45,7 +51,7 @@ public final class AttentionTable {
    * keys on further lines.
    *
    * @param top how many keys, at least 1
-   * @param columns the terminal's width; lines keep within it from 30 on
+   * @param columns the terminal's width; lines keep within it from 35 on
    * @return lines, each ended by a line feed
    * @throws IllegalArgumentException if {@code top} or {@code columns} is under 1
    * @throws IllegalStateException if the run kept no maps
@@ -103,10 +109,6 @@ public final class AttentionTable {
 
   private int queryWidth() {
     return labelWidth + 1 + positionWidth;
-  }
-
-  private int keyWidth() {
-    return queryWidth() + 1 + WEIGHT_WIDTH;
   }
 
   private String token(int position) {

@@ -41,7 +41,8 @@ final class HeatMapPage {
     String script = resource("page.js");
     String style = resource("page.css");
     String policy =
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; script-src '%s'; style-src '%s'"
+        ("default-src 'none'; img-src data:; base-uri 'none'; form-action 'none';"
+                + " script-src '%s'; style-src '%s'")
             .formatted(hash(script), hash(style));
     String[] page = resource("page.html").split("\\{\\{data}}", -1);
     try (OutputStream out = new BufferedOutputStream(Files.newOutputStream(file), 1 << 16)) {

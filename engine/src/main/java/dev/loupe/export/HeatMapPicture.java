@@ -189,16 +189,11 @@ final class HeatMapPicture {
     }
     fill(x + length + 24, y, 12, 12, MASK);
     say("not read: later tokens", x + length + 42, y + 10, 0, MUTED);
-    boolean mixed = run.promptLength() > 0 && run.promptLength() < run.tokens().size();
-    say(
-        "colour: "
-            + scale.legend()
-            + ", the same range for all heads"
-            + (mixed ? "; orange: generated" : ""),
-        x,
-        y + 46,
-        0,
-        TEXT);
+    String colour = "colour: " + scale.legend() + ", the same range for all heads";
+    if (run.promptLength() > 0 && run.promptLength() < run.tokens().size()) {
+      colour += "; after the orange line: generated";
+    }
+    say(colour, x, y + 46, 0, TEXT);
     String axes = "rows: queries, the tokens that read; columns: keys, the tokens they read";
     if (layout.pool() > 1) {
       axes = "%s; a cell is the largest of %2$d x %2$d weights".formatted(axes, layout.pool());

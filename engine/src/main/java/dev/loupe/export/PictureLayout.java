@@ -26,7 +26,7 @@ record PictureLayout(
   static final int LABEL_PITCH = 14;
 
   private static final int GAP = 14;
-  private static final int MIN_WIDTH = 560; // the legend's
+  private static final int MIN_WIDTH = 620; // the legend's
   private static final int LARGE_PANEL = 960;
   private static final int SMALL_PANEL = 420;
   private static final int LARGEST_CELL = 40;

@@ -80,6 +80,8 @@ final class PictureText {
     Graphics2D g = image.createGraphics();
     g.setRenderingHint(
         RenderingHints.KEY_TEXT_ANTIALIASING, RenderingHints.VALUE_TEXT_ANTIALIAS_ON);
+    g.setRenderingHint(
+        RenderingHints.KEY_FRACTIONALMETRICS, RenderingHints.VALUE_FRACTIONALMETRICS_ON);
     AffineTransform upright = g.getTransform();
     for (Line line : lines) {
       g.setFont(line.bold ? font.deriveFont(Font.BOLD) : font);

@@ -9,7 +9,7 @@
   const state = { layer: run.start[0], head: run.start[1], query: T - 1, key: -1,
     scale: run.scale, kind: 'weights', ignoreFirst: false };
   let hover = null; // {query, key} under the pointer, shown but not selected
-  const view = { side: 0, size: 0, pool: 1, row: 0, column: 0, left: 0, bottom: 0, rows: 0, columns: 0, zoomed: false };
+  const view = { side: 0, size: 0, pool: 1, row: 0, column: 0, left: 0, top: 0, bottom: 0, rows: 0, columns: 0, zoomed: false };
 
   // ---- numbers
 
@@ -96,7 +96,7 @@
 
   // ---- words; tokens only ever become text nodes
 
-  const label = i => run.tokens[i][0];
+  const label = i => run.tokens[i][0] || '∅';
   const name = i => `${label(i)} ${i}`;
   const headName = (l = state.layer, h = state.head) => `${run.layers[l]}.${run.heads[h]}`;
   function element(tag, className, text) {
@@ -125,14 +125,14 @@
   const buttons = [];
   function buildRibbon() {
     const tokens = $('tokens');
-    run.tokens.forEach(([text], i) => {
+    run.tokens.forEach((token, i) => {
       if (i > 0 && i === run.promptLength) {
         const rule = element('span', 'rule');
         rule.setAttribute('role', 'separator');
         rule.setAttribute('aria-label', 'generated from here');
         tokens.append(rule);
       }
-      const button = element('button', 'token', text === '' ? '∅' : text);
+      const button = element('button', 'token', label(i));
       button.type = 'button';
       button.dataset.token = i;
       button.tabIndex = -1;
@@ -259,8 +259,9 @@
     let widest = 20;
     for (let i = 0; i < T; i++) widest = Math.max(widest, probe.measureText(name(i)).width);
     view.left = Math.round(Math.min(widest + 10, width * 0.25, 120) * d);
+    view.top = Math.round(6 * d); // half a line, for the first label
     view.bottom = Math.round(Math.min(widest + 10, 100) * d);
-    const side = view.side = Math.floor(Math.min(width * d - view.left - 2, Math.max(340, innerHeight - 170) * d));
+    const side = view.side = Math.floor(Math.max(32, Math.min(width * d - view.left - view.top, Math.max(340, innerHeight - 170) * d)));
     if (!view.zoomed) {
       view.pool = Math.ceil(T / side);
       view.size = Math.min(Math.floor(side / Math.ceil(T / view.pool)), Math.round(64 * d));
@@ -269,7 +270,7 @@
     const cells = Math.ceil(T / view.pool);
     view.rows = view.columns = Math.min(cells, Math.max(1, Math.floor(side / view.size)));
     clampView();
-    const w = Math.round(width * d), h = view.rows * view.size + view.bottom;
+    const w = Math.round(width * d), h = view.top + view.rows * view.size + view.bottom;
     $('map').style.height = h / d + 'px';
     for (const id of ['cells', 'marks']) {
       $(id).width = w;
@@ -293,8 +294,7 @@
     layout();
     view.row = Math.floor(query / view.pool) - (view.rows >> 1);
     view.column = Math.floor(key / view.pool) - (view.columns >> 1);
-    clampView();
-    draw();
+    resized();
   }
   /** Moves the view so that a cell is in it. */
   function revealCell(query, key) {
@@ -319,8 +319,10 @@
   }
 
   function drawCells() {
-    const g = $('cells').getContext('2d'), { size, left, rows, columns } = view;
+    const g = $('cells').getContext('2d'), { size, left, top, rows, columns } = view;
+    g.setTransform(1, 0, 0, 1, 0, 0);
     g.clearRect(0, 0, $('cells').width, $('cells').height);
+    g.translate(0, top);
     const image = pooled(packed(state.kind, state.layer, state.head), view.pool, view.row, view.column, rows, columns, mapColour());
     const small = element('canvas');
     small.width = columns;
@@ -376,7 +378,7 @@
   function labels(g) {
     const { size, pool, left, row, column, rows, columns } = view;
     labelFont(g);
-    const step = Math.ceil(15 * ratio() / size);
+    const step = labelStep();
     const ink = i => css(i < run.promptLength ? '--muted' : '--written');
     for (let i = 0; i < rows; i++) {
       if ((row + i) % step) continue;
@@ -401,8 +403,10 @@
 
   /** Divider and crosshair, on their own canvas, so that a moving pointer repaints no cell. */
   function drawMarks(query, key) {
-    const g = $('marks').getContext('2d'), { size, pool, left, row, column, rows, columns } = view, d = ratio();
+    const g = $('marks').getContext('2d'), { size, pool, left, top, row, column, rows, columns } = view, d = ratio();
+    g.setTransform(1, 0, 0, 1, 0, 0);
     g.clearRect(0, 0, $('marks').width, $('marks').height);
+    g.translate(0, top);
     const w = columns * size, h = rows * size;
     if (run.promptLength > 0 && run.promptLength < T) {
       g.strokeStyle = css('--written');
@@ -421,29 +425,38 @@
     labelFont(g);
     if (i >= 0 && i < rows) {
       box(g, left, i * size, Math.min(Math.max(0, row + i + 1 - column), columns) * size, size);
-      mark(g, () => g.fillText(axisLabel(g, query, left - 8 * d), left - 6 * d, clampTo(i * size + size / 2, h)),
-        0, clampTo(i * size + size / 2, h) - 9 * d, left - 3 * d, 18 * d);
+      const y = i * size + size / 2;
+      clearLabels(row, i, rows, n => g.fillRect(0, n * size + size / 2 - 8 * d, left - 2 * d, 16 * d), g);
+      g.fillText(axisLabel(g, query, left - 8 * d), left - 6 * d, y);
     }
     if (j >= 0 && j < columns) {
       box(g, left + j * size, Math.max(0, Math.min(i, rows - 1)) * size, size, size);
-      const x = left + clampTo(j * size + size / 2, w);
-      mark(g, () => rising(g, axisLabel(g, key, view.bottom - 8 * d), x, h + 6 * d), x - 9 * d, h + 3 * d, 18 * d, view.bottom);
+      const x = left + j * size + size / 2;
+      if (i >= 0 && i < rows - 1) {
+        g.globalAlpha = 0.6; // down to the label: a cell may be no more than a pixel
+        g.fillStyle = css('--accent');
+        g.fillRect(Math.round(x - d / 2), (i + 1) * size + d, d, h - (i + 1) * size - d);
+        g.globalAlpha = 1;
+      }
+      clearLabels(column, j, columns, n => g.fillRect(left + n * size + size / 2 - 8 * d, h + 2 * d, 16 * d, view.bottom), g);
+      rising(g, axisLabel(g, key, view.bottom - 8 * d), x, h + 6 * d);
     }
   }
-  const clampTo = (middle, length) => Math.max(9 * ratio(), Math.min(middle, Math.max(9 * ratio(), length - 9 * ratio())));
+  const labelStep = () => Math.ceil(15 * ratio() / view.size);
+  /** Covers the label at a cell and those that it would touch; what is written next is plain text. */
+  function clearLabels(first, at, count, cover, g) {
+    g.fillStyle = css('--ground');
+    cover(at);
+    for (let n = 0; n < count; n++) {
+      if ((first + n) % labelStep() === 0 && Math.abs(n - at) * view.size < 15 * ratio()) cover(n);
+    }
+    g.fillStyle = css('--text');
+  }
   function box(g, x, y, w, h) {
     if (w <= 0) return;
     const grow = h < 6 * ratio() || w < 6 * ratio() ? g.lineWidth : 0;
     g.strokeRect(x - grow / 2, y - grow / 2, w + grow, h + grow);
   }
-  /** A label over whatever others are there. */
-  function mark(g, text, x, y, w, h) {
-    g.fillStyle = css('--ground');
-    g.fillRect(x, y, w, h);
-    g.fillStyle = css('--text');
-    text();
-  }
-
   function drawLegend() {
     const canvas = $('ramp'), d = ratio(), g = canvas.getContext('2d');
     const w = canvas.width = Math.round(canvas.clientWidth * d), height = canvas.height = Math.round(34 * d);
@@ -501,7 +514,7 @@
     }));
     const [, id, logprob, rank] = run.tokens[query];
     const facts = [`Token id ${id}`];
-    if (logprob !== undefined) facts.push(`the model gave it p = ${short(Math.exp(logprob))}, ${rank === 0 ? 'its first choice' : `rank ${rank + 1}`}`);
+    if (logprob !== undefined) facts.push(`the model gave it p ${short(Math.exp(logprob)).replace(/^(?=\d)/, '= ').replace('<', '< ')}, ${rank === 0 ? 'its first choice' : `rank ${rank + 1}`}`);
     $('token-facts').textContent = facts.join(', ') + '.';
     drawChosen(query);
   }
@@ -516,7 +529,7 @@
     };
     const parts = [];
     if (query > 0 && query >= run.promptLength) parts.push(step(query - 1, 'Chosen by row ', ''));
-    if (query + 1 < T && query + 1 >= run.promptLength) parts.push(' ', step(query + 1, 'This row chose ', ''));
+    if (query + 1 < T && query + 1 >= run.promptLength) parts.push(step(query + 1, 'This row chose ', ''));
     $('chosen').replaceChildren(...parts);
   }
 
@@ -532,20 +545,28 @@
   let cellsDirty = true, frame = 0;
   function draw(cells = true) {
     cellsDirty ||= cells;
-    frame ||= requestAnimationFrame(() => {
-      frame = 0;
-      const { query, key } = hover ?? state;
-      const k = key < 0 ? most(query, 1)[0] : key;
-      if (cellsDirty) {
-        drawCells();
-        drawLegend();
-        cellsDirty = false;
-      }
-      drawMarks(query, k);
-      drawRibbon(query, key);
-      drawInspector(query, key);
-      drawReadout(query, k);
-    });
+    frame ||= requestAnimationFrame(paint);
+  }
+  function paint() {
+    cancelAnimationFrame(frame);
+    frame = 0;
+    const { query, key } = hover ?? state;
+    const k = key < 0 ? most(query, 1)[0] : key;
+    if (cellsDirty) {
+      drawCells();
+      drawLegend();
+      cellsDirty = false;
+    }
+    drawMarks(query, k);
+    drawRibbon(query, key);
+    drawInspector(query, key);
+    drawReadout(query, k);
+  }
+  /** For a new size: at once, as a resized canvas is blank until it is painted. */
+  function resized() {
+    layout();
+    cellsDirty = true;
+    paint();
   }
   let speaking = 0;
   function speak() {
@@ -585,7 +606,7 @@
   /** The query and key under the pointer: in a pooled cell, those of its largest weight. */
   function cellAt(e) {
     const bounds = $('map').getBoundingClientRect(), d = ratio();
-    const i = Math.floor((e.clientY - bounds.top) * d / view.size), j = Math.floor(((e.clientX - bounds.left) * d - view.left) / view.size);
+    const i = Math.floor(((e.clientY - bounds.top) * d - view.top) / view.size), j = Math.floor(((e.clientX - bounds.left) * d - view.left) / view.size);
     if (i < 0 || j < 0 || i >= view.rows || j >= view.columns) return null;
     const queries = [(view.row + i) * view.pool, Math.min((view.row + i + 1) * view.pool, T)];
     const keys = [(view.column + j) * view.pool, Math.min((view.column + j + 1) * view.pool, T)];
@@ -600,7 +621,6 @@
   }
   function listen() {
     const map = $('map');
-    const fitted = () => { layout(); draw(); };
     let drag = null;
     map.addEventListener('pointerdown', e => {
       drag = { x: e.clientX, y: e.clientY, row: view.row, column: view.column, moved: false };
@@ -636,15 +656,19 @@
     }, { passive: false });
     $('in').addEventListener('click', () => zoom(true));
     $('out').addEventListener('click', () => zoom(false));
-    $('fit').addEventListener('click', () => { view.zoomed = false; fitted(); });
+    $('fit').addEventListener('click', () => { view.zoomed = false; resized(); });
     $('scale').addEventListener('click', () => select({ scale: state.scale === 'sqrt' ? 'linear' : 'sqrt' }));
     $('first').addEventListener('click', () => select({ ignoreFirst: !state.ignoreFirst }));
     $('kind').addEventListener('click', () => select({ kind: state.kind === 'scores' ? 'weights' : 'scores' }));
     $('kind').hidden = !run.scores;
     document.addEventListener('keydown', key);
     dark.addEventListener('change', () => { drawThumbs(); draw(); });
-    new ResizeObserver(fitted).observe(map.parentElement);
-    addEventListener('resize', fitted);
+    let width = map.clientWidth;
+    new ResizeObserver(() => {
+      if (map.clientWidth !== width) resized();
+      width = map.clientWidth;
+    }).observe(map);
+    addEventListener('resize', resized);
   }
   const clamp = (value, most) => Math.max(0, Math.min(value, most));
   function key(e) {
@@ -680,7 +704,7 @@
 
   document.title = `Attention of ${run.model}`;
   $('model').textContent = run.model;
-  $('about').textContent = `${run.lengths}; ${L} ${L === 1 ? 'layer' : 'layers'}, ${H} ${H === 1 ? 'head' : 'heads'} each; ${run.dtype} weights`;
+  $('about').textContent = `${run.lengths}; ${L} ${L === 1 ? 'layer' : 'layers'} × ${H} ${H === 1 ? 'head' : 'heads'}; ${run.dtype} model`;
   buildRibbon();
   buildThumbs();
   listen();
