@@ -65,6 +65,8 @@ class AttentionFormatTest {
     Generation none =
         new Generation(
             run.model(),
+            run.sampling(),
+            0,
             run.text(),
             1,
             run.tokens(),

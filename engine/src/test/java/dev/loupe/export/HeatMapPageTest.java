@@ -155,7 +155,7 @@ class HeatMapPageTest {
     maps.put(4, 1, 2, new float[] {0.3f, 0.4f, 0.3f});
     maps.put(4, 3, 2, new float[] {0.4f, 0.3f, 0.3f});
     Generation run = Runs.run(Runs.tokens(3, "a", "b", "c"), 3, maps, Optional.empty());
-    ExportOptions linear = new ExportOptions(false, ColourScale.LINEAR, Optional.empty());
+    ExportOptions linear = new ExportOptions(false, ColourScale.LINEAR);
     JsonObject json =
         JsonParser.parseString(block(page(run, linear), "id=\"run\"")).getAsJsonObject();
     assertEquals("[1,0]", json.get("start").toString());

@@ -19,7 +19,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -79,7 +78,7 @@ class NpzExportTest {
   }
 
   private static ExportOptions halves() {
-    return new ExportOptions(true, ColourScale.SQUARE_ROOT, Optional.empty());
+    return new ExportOptions(true, ColourScale.SQUARE_ROOT);
   }
 
   private static void assertSquares(Npy array, AttentionMaps maps, float above, boolean halves) {

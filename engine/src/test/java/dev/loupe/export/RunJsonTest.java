@@ -17,9 +17,7 @@ import java.io.StringReader;
 import java.io.StringWriter;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -37,22 +35,16 @@ class RunJsonTest {
   }
 
   private static JsonObject printed(
-      Generation run, Optional<RunDetails> details, Optional<String> file) throws IOException {
+      Generation run, Optional<String> file) throws IOException {
     StringWriter out = new StringWriter();
-    RunJson.write(run, details, file, out);
+    RunJson.write(run, file, out);
     return parse(out.toString());
   }
 
   @Test
   void theObjectHasTheFieldsOfItsSchemaInOrder() throws IOException {
-    Map<String, Object> sampling = new LinkedHashMap<>();
-    sampling.put("temperature", 0.8f);
-    sampling.put("top_k", 40);
-    sampling.put("min_p", Double.NaN);
-    sampling.put("stop", List.of("\n\n", "END"));
-    RunDetails details = new RunDetails("sample", sampling, 1L << 60, "cpu", "2 cores", 81.5);
     Generation run = Runs.random(new int[] {1, 3}, new int[] {2}, 2, true, "·a", "</script>", "€");
-    JsonObject json = printed(run, Optional.of(details), Optional.of("out/run.npz"));
+    JsonObject json = printed(run, Optional.of("out/run.npz"));
     assertEquals(
         List.of(
             "schema", "text", "prompt_len", "model", "generation", "tokens", "attention", "timing"),
@@ -64,16 +56,17 @@ class RunJsonTest {
             + "\"n_ctx\":256,\"activation\":\"gelu_new\",\"dtype\":\"f32\"}",
         json.get("model").toString());
     assertEquals(
-        "{\"strategy\":\"sample\",\"sampling\":{\"temperature\":0.8,\"top_k\":40,\"min_p\":null,"
-            + "\"stop\":[\"\\n\\n\",\"END\"]},\"seed\":1152921504606846976,\"backend\":\"cpu\","
-            + "\"device\":\"2 cores\",\"finish_reason\":\"length\",\"cropped\":0}",
+        "{\"strategy\":\"sample\",\"sampling\":{\"temperature\":1.0,\"top_k\":0,\"top_p\":1.0,"
+            + "\"min_p\":0.0,\"repetition_penalty\":1.0},\"seed\":7,\"sample\":0,"
+            + "\"backend\":\"cpu\",\"device\":\"cpu, 1 thread\",\"finish_reason\":\"length\","
+            + "\"cropped\":0}",
         json.get("generation").toString());
     assertEquals(
         "{\"layers\":[1,3],\"heads\":[2],\"shape\":[2,1,3,3],"
             + "\"axes\":[\"layer\",\"head\",\"query\",\"key\"],\"file\":\"out/run.npz\"}",
         json.get("attention").toString());
     assertEquals(
-        "{\"load_ms\":81.5,\"prefill_ms\":12.5,\"prefill_tokens\":2,\"decode_ms\":30.0,"
+        "{\"load_ms\":41.5,\"prefill_ms\":12.5,\"prefill_tokens\":2,\"decode_ms\":30.0,"
             + "\"decode_tokens\":1}",
         json.get("timing").toString());
   }
@@ -83,7 +76,6 @@ class RunJsonTest {
     JsonArray tokens =
         printed(
                 Runs.random(new int[] {0}, new int[] {0}, 1, false, "·a", "\"\u2028"),
-                Optional.empty(),
                 Optional.empty())
             .getAsJsonArray("tokens");
     assertEquals(
@@ -100,15 +92,14 @@ class RunJsonTest {
   @Test
   void whatIsNotKnownIsNull() throws IOException {
     Generation run = Runs.random(new int[] {0}, new int[] {0}, 1, false, "a");
-    JsonObject json = printed(run, Optional.empty(), Optional.empty());
-    for (String field : List.of("strategy", "sampling", "seed", "backend", "device")) {
-      assertTrue(json.getAsJsonObject("generation").get(field).isJsonNull(), field);
-    }
+    JsonObject json = printed(run, Optional.empty());
     assertTrue(json.getAsJsonObject("attention").get("file").isJsonNull());
-    assertTrue(json.getAsJsonObject("timing").get("load_ms").isJsonNull());
+    assertTrue(json.getAsJsonObject("model").get("sha256").isJsonNull());
     Generation bare =
         new Generation(
             run.model(),
+            run.sampling(),
+            0,
             "",
             1,
             run.tokens(),
@@ -117,7 +108,7 @@ class RunJsonTest {
             Optional.empty(),
             Optional.empty(),
             run.timing());
-    JsonObject none = printed(bare, Optional.empty(), Optional.empty());
+    JsonObject none = printed(bare, Optional.empty());
     assertTrue(none.get("attention").isJsonNull());
     assertEquals("eos", none.getAsJsonObject("generation").get("finish_reason").getAsString());
   }

@@ -1,0 +1,73 @@
+package dev.loupe;
+
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.classes;
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
+import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
+
+import com.tngtech.archunit.core.domain.JavaClasses;
+import com.tngtech.archunit.core.importer.ClassFileImporter;
+import com.tngtech.archunit.core.importer.ImportOption;
+import org.junit.jupiter.api.Test;
+
+/** Which way dependencies point. */
+class ArchitectureTest {
+  private static final JavaClasses LOUPE =
+      new ClassFileImporter()
+          .withImportOption(ImportOption.Predefined.DO_NOT_INCLUDE_TESTS)
+          .importPackages("dev.loupe");
+
+  @Test
+  void weightsAndKernelsKnowNothingOfEachOtherOrOfTheEngine() {
+    for (String module : new String[] {"dev.loupe.weights..", "dev.loupe.kernels.."}) {
+      classes()
+          .that()
+          .resideInAPackage(module)
+          .should()
+          .onlyDependOnClassesThat()
+          .resideOutsideOfPackage("dev.loupe..")
+          .orShould()
+          .onlyDependOnClassesThat()
+          .resideInAnyPackage(module, "java..", "com.google.gson..", "org.jspecify..")
+          .check(LOUPE);
+    }
+  }
+
+  @Test
+  void theModelKnowsNoHardware() {
+    noClasses()
+        .that()
+        .resideInAnyPackage(
+            "dev.loupe.model..", "dev.loupe.attention..", "dev.loupe.sampling..", "dev.loupe.ops")
+        .should()
+        .dependOnClassesThat()
+        .resideInAnyPackage("dev.loupe.ops.cpu..", "dev.loupe.kernels..")
+        .check(LOUPE);
+  }
+
+  @Test
+  void nothingKnowsTheCommandLine() {
+    noClasses()
+        .that()
+        .resideOutsideOfPackage("dev.loupe.cli..")
+        .should()
+        .dependOnClassesThat()
+        .resideInAPackage("dev.loupe.cli..")
+        .check(LOUPE);
+  }
+
+  @Test
+  void theVectorApiIsUsedInOnePlace() {
+    noClasses()
+        .that()
+        .doNotHaveFullyQualifiedName("dev.loupe.ops.cpu.VectorLoops")
+        .should()
+        .dependOnClassesThat()
+        .resideInAPackage("jdk.incubator.vector..")
+        .check(LOUPE);
+  }
+
+  @Test
+  void packagesHaveNoCycles() {
+    slices().matching("dev.loupe.(**)").should().beFreeOfCycles().check(LOUPE);
+  }
+}
