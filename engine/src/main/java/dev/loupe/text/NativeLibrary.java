@@ -160,7 +160,7 @@ final class NativeLibrary {
   }
 
   /** Makes {@code folder} unless it is there; one that others can write to is refused. */
-  private static void createPrivate(Path folder) throws IOException {
+  static void createPrivate(Path folder) throws IOException {
     boolean posix = folder.getFileSystem().supportedFileAttributeViews().contains("posix");
     if (!posix) {
       Files.createDirectories(folder);
