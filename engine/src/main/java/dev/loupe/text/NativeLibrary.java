@@ -94,7 +94,8 @@ final class NativeLibrary {
         e.addSuppressed(failure);
       }
       throw new CheckpointException(
-          "the tokenizer's native library for %s does not load (%s): set LOUPE_CACHE to a folder that can be written and may hold programs, or pass token ids with --ids"
+          ("the tokenizer's native library for %s does not load (%s): set LOUPE_CACHE to a folder"
+                  + " that can be written and may hold programs, or pass token ids with --ids")
               .formatted(platform, e),
           e);
     }

@@ -32,7 +32,9 @@ import org.jspecify.annotations.Nullable;
 final class TokenizerJson {
   private static final String END_OF_TEXT = "<|endoftext|>";
   private static final String BYTE_LEVEL =
-      "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}";
+      """
+      {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}\
+      """;
 
   private final Map<String, Integer> vocab = HashMap.newHashMap(1 << 16);
   private final List<String> merges = new ArrayList<>(1 << 16); // "left right"
@@ -66,7 +68,8 @@ final class TokenizerJson {
     }
     if (!Files.exists(vocab) || !Files.exists(merges)) {
       throw new CheckpointException(
-          "no tokenizer in %s: looked for tokenizer.json, and for vocab.json with merges.txt; copy them from where the model came from, or pass token ids with --ids"
+          ("no tokenizer in %s: looked for tokenizer.json, and for vocab.json with merges.txt;"
+                  + " copy them from where the model came from, or pass token ids with --ids")
               .formatted(folder));
     }
     read(vocab, in -> readVocab(parser(in), tokenizer.vocab));

@@ -19,7 +19,9 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 class TokenizerJsonTest {
   private static final String BYTE_LEVEL =
-      "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}";
+      """
+      "pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true}\
+      """;
 
   @TempDir private Path folder;
 
@@ -66,8 +68,10 @@ class TokenizerJsonTest {
         AB.replace("\"type\":\"BPE\",", "\"dropout\":0.9,\"unk_token\":null,")
             .replaceFirst(
                 "\\{",
-                "{'truncation':{'direction':'Right','max_length':2,'strategy':'LongestFirst','stride':0},"
-                    + "'padding':{'strategy':{'Fixed':9},'direction':'Right','pad_to_multiple_of':null,"
+                "{'truncation':{'direction':'Right','max_length':2,'strategy':'LongestFirst',"
+                    + "'stride':0},"
+                    + "'padding':{'strategy':{'Fixed':9},'direction':'Right',"
+                    + "'pad_to_multiple_of':null,"
                     + "'pad_id':0,'pad_type_id':0,'pad_token':'a'},");
     try (Tokenizer tokenizer = open(json)) {
       for (int i = 0; i < 20; i++) {
@@ -173,7 +177,8 @@ class TokenizerJsonTest {
   @Test
   void stepsWithPatternsOfTheirOwnAreRefused() throws IOException {
     String sequence =
-        "'pre_tokenizer':{'type':'Sequence','pretokenizers':[%s,{'type':'ByteLevel','add_prefix_space':false,'trim_offsets':true}]}";
+        "'pre_tokenizer':{'type':'Sequence','pretokenizers':[%s,"
+            + "{'type':'ByteLevel','add_prefix_space':false,'trim_offsets':true}]}";
     String split =
         "{'type':'Split','pattern':{'Regex':'(a+)+$'},'behavior':'Isolated','invert':false}";
     assertRefused("[Split, ByteLevel]", AB.replace(BYTE_LEVEL, sequence.formatted(split)));
@@ -221,7 +226,9 @@ class TokenizerJsonTest {
     Files.writeString(folder.resolve("added_tokens.json"), "{\"<pad>\":7,\"word\":5}");
     Files.writeString(
         folder.resolve("special_tokens_map.json"),
-        "{\"pad_token\":\"<pad>\",\"unk_token\":{\"content\":\"b\"},\"additional_special_tokens\":[\"zzz\"]}");
+        """
+        {"pad_token": "<pad>", "unk_token": {"content": "b"}, "additional_special_tokens": ["zzz"]}
+        """);
     try (Tokenizer tokenizer = openPair("{'a':0,'b':1}", "#version: 0.2\n")) {
       assertEquals(8, tokenizer.size());
       assertTrue(tokenizer.isSpecial(7));
