@@ -60,14 +60,14 @@ final class AddedTokens {
     int done = 0;
     while (match.find()) {
       AddedToken found = byContent.get(match.group());
-      if (found == null || match.start() < done || (found.singleWord() && inWord(text, match))) {
+      if (found == null || (found.singleWord() && inWord(text, match))) {
         continue;
       }
       int start = match.start();
       while (found.lstrip() && start > done && is("\\s", text.codePointBefore(start))) {
         start -= Character.charCount(text.codePointBefore(start));
       }
-      other.accept(text.substring(done, start));
+      other.accept(text.substring(done, Math.max(done, start))); // done: past swallowed space
       token.accept(found.id());
       done = match.end();
       while (found.rstrip() && done < text.length() && is("\\s", text.codePointAt(done))) {

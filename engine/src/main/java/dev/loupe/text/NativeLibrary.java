@@ -80,30 +80,42 @@ final class NativeLibrary {
     if (cache != null) {
       try {
         Path folder = cache.resolve("tokenizers-" + version());
-        for (String file : files(platform)) {
-          System.load(unpack(platform, file, folder).toString());
-        }
+        createPrivate(folder);
+        loadFrom(folder, platform);
         return;
       } catch (IOException | UnsatisfiedLinkError e) {
         failure = e; // a full disk, a read-only home, a file system that runs no programs
       }
     }
     try {
-      Path folder = Files.createTempDirectory("loupe-"); // its owner's only
-      for (String file : files(platform)) {
-        Path library = unpack(platform, file, folder);
-        System.load(library.toString());
-        deleteQuietly(library);
-      }
-      deleteQuietly(folder);
+      loadOnceFrom(Files.createTempDirectory("loupe-"), platform); // its owner's only
     } catch (IOException | UnsatisfiedLinkError e) {
       if (failure != null) {
         e.addSuppressed(failure);
       }
       throw new CheckpointException(
-          "the tokenizer's native library for %s does not load (%s): set LOUPE_CACHE to a folder that can be written and may hold programs, or pass token ids with --ids"
-              .formatted(platform, e.getMessage()),
+          ("the tokenizer's native library for %s does not load (%s): set LOUPE_CACHE to a folder"
+                  + " that can be written and may hold programs, or pass token ids with --ids")
+              .formatted(platform, e),
           e);
+    }
+  }
+
+  private static void loadFrom(Path folder, String platform) throws IOException {
+    for (String file : files(platform)) {
+      System.load(unpack(platform, file, folder).toString());
+    }
+  }
+
+  /** Leaves nothing behind, except on Windows, which keeps the files of loaded libraries. */
+  private static void loadOnceFrom(Path folder, String platform) throws IOException {
+    try {
+      loadFrom(folder, platform);
+    } finally {
+      for (String file : files(platform)) {
+        deleteQuietly(folder.resolve(file));
+      }
+      deleteQuietly(folder);
     }
   }
 
@@ -135,7 +147,6 @@ final class NativeLibrary {
   private static Path unpack(String platform, String file, Path folder) throws IOException {
     URLConnection resource = resource(platform + "/cpu/" + file);
     Path target = folder.resolve(file);
-    createPrivate(folder);
     if (Files.isRegularFile(target) && Files.size(target) == resource.getContentLengthLong()) {
       return target;
     }
@@ -150,7 +161,7 @@ final class NativeLibrary {
   }
 
   /** Makes {@code folder} unless it is there; one that others can write to is refused. */
-  private static void createPrivate(Path folder) throws IOException {
+  static void createPrivate(Path folder) throws IOException {
     boolean posix = folder.getFileSystem().supportedFileAttributeViews().contains("posix");
     if (!posix) {
       Files.createDirectories(folder);
@@ -170,7 +181,6 @@ final class NativeLibrary {
     }
   }
 
-  /** A loaded library needs its file no longer, except on Windows, where this does nothing. */
   private static void deleteQuietly(Path path) {
     try {
       Files.deleteIfExists(path);

@@ -27,8 +27,8 @@ public final class Tokenizer implements AutoCloseable {
   private Tokenizer(TokenizerJson json) throws CheckpointException {
     vocabulary = new Vocabulary(json.vocab(), json.added());
     added = new AddedTokens(json.added());
-    bpe = new NativeTokenizer(json.forNativeLibrary());
     hasUnknownToken = json.hasUnknownToken();
+    bpe = new NativeTokenizer(json.forNativeLibrary());
   }
 
   /**

@@ -32,12 +32,14 @@ import org.jspecify.annotations.Nullable;
 final class TokenizerJson {
   private static final String END_OF_TEXT = "<|endoftext|>";
   private static final String BYTE_LEVEL =
-      "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}";
+      """
+      {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}\
+      """;
 
   private final Map<String, Integer> vocab = HashMap.newHashMap(1 << 16);
   private final List<String> merges = new ArrayList<>(1 << 16); // "left right"
   private final List<AddedToken> added = new ArrayList<>();
-  private JsonObject model = new JsonObject(); // unk_token and the like: all but vocab and merges
+  private final JsonObject model = new JsonObject(); // settings such as unk_token
   private JsonElement normalizer = JsonNull.INSTANCE;
   private JsonElement preTokenizer = JsonNull.INSTANCE;
   private boolean hasVocab;
@@ -66,7 +68,8 @@ final class TokenizerJson {
     }
     if (!Files.exists(vocab) || !Files.exists(merges)) {
       throw new CheckpointException(
-          "no tokenizer in %s: looked for tokenizer.json, and for vocab.json with merges.txt; copy them from where the model came from, or pass token ids with --ids"
+          ("no tokenizer in %s: looked for tokenizer.json, and for vocab.json with merges.txt;"
+                  + " copy them from where the model came from, or pass token ids with --ids")
               .formatted(folder));
     }
     read(vocab, in -> readVocab(parser(in), tokenizer.vocab));
@@ -86,9 +89,21 @@ final class TokenizerJson {
     return added;
   }
 
-  /** Whether BPE gives a token for what it does not know, rather than leaving it out. */
+  /**
+   * Whether BPE gives a token for what it does not know, rather than leaving it out.
+   *
+   * @throws IllegalArgumentException if there is such a token, but not in the vocabulary
+   */
   boolean hasUnknownToken() {
-    return model.has("unk_token") && !model.get("unk_token").isJsonNull();
+    JsonElement unknown = model.get("unk_token");
+    if (unknown == null || unknown.isJsonNull()) {
+      return false;
+    }
+    if (!vocab.containsKey(unknown.getAsString())) {
+      throw new IllegalArgumentException(
+          "unk_token %s is not in the vocabulary".formatted(unknown));
+    }
+    return true;
   }
 
   /**
@@ -175,22 +190,36 @@ final class TokenizerJson {
       throw new IllegalArgumentException(
           "it has no " + (hasVocab ? "model.merges" : "model.vocab") + ", as a BPE tokenizer must");
     }
-    if (!isByteLevel(preTokenizer)) {
+    List<String> steps = new ArrayList<>();
+    steps(preTokenizer, "pretokenizers", steps);
+    if (!steps.contains("ByteLevel") || !Set.of("ByteLevel", "Digits").containsAll(steps)) {
       throw new IllegalArgumentException(
-          "its pre_tokenizer is not ByteLevel, and GPT-2's is; pass token ids with --ids");
+          "its pre_tokenizer is %s, and GPT-2's is ByteLevel; pass token ids with --ids"
+              .formatted(steps));
+    }
+    steps.clear();
+    steps(normalizer, "normalizers", steps);
+    if (!Set.of("NFC", "NFD", "NFKC", "NFKD", "Lowercase").containsAll(steps)) {
+      throw new IllegalArgumentException(
+          "its normalizer is %s, and GPT-2 has none; pass token ids with --ids".formatted(steps));
     }
   }
 
-  /** Whether {@code preTokenizer} is a ByteLevel step or a sequence with one in it. */
-  private static boolean isByteLevel(JsonElement preTokenizer) {
-    if (!(preTokenizer instanceof JsonObject object) || !object.has("type")) {
-      return false;
+  /**
+   * The types of the steps in {@code step}. They are checked because some take a pattern, and the
+   * native library ends the process when matching one takes too long.
+   */
+  private static void steps(JsonElement step, String inSequence, List<String> types) {
+    if (step.isJsonNull()) {
+      return;
     }
-    String type = object.get("type").getAsString();
-    if (type.equals("Sequence") && object.get("pretokenizers") instanceof JsonArray steps) {
-      return steps.asList().stream().anyMatch(TokenizerJson::isByteLevel);
+    JsonObject object = step.getAsJsonObject();
+    String type = object.has("type") ? object.get("type").getAsString() : "untyped";
+    if (type.equals("Sequence") && object.get(inSequence) instanceof JsonArray sequence) {
+      sequence.forEach(element -> steps(element, inSequence, types));
+    } else {
+      types.add(type);
     }
-    return type.equals("ByteLevel");
   }
 
   private void readAddedTokens(JsonReader json) throws IOException {
@@ -235,7 +264,6 @@ final class TokenizerJson {
             throw new IllegalArgumentException("its model is %s, not BPE".formatted(type));
           }
         }
-        case "dropout" -> json.skipValue(); // drops merges at random: meant for training
         case "continuing_subword_prefix", "end_of_word_suffix" -> {
           if (json.peek() == JsonToken.NULL) {
             json.nextNull();
@@ -243,7 +271,9 @@ final class TokenizerJson {
             throw new IllegalArgumentException("its %s is not empty, as in GPT-2".formatted(name));
           }
         }
-        default -> model.add(name, JsonParser.parseReader(json));
+        case "unk_token", "fuse_unk", "byte_fallback", "ignore_merges" ->
+            model.add(name, JsonParser.parseReader(json));
+        default -> json.skipValue(); // dropout too: it is for training
       }
     }
     json.endObject();

@@ -24,12 +24,14 @@ class AddedTokensTest {
        {"id": 1026, "content": "<r>", "special": false, "rstrip": true},
        {"id": 1027, "content": "word", "special": false, "single_word": true},
        {"id": 1028, "content": "wo", "special": false},
-       {"id": 1029, "content": "😀é", "special": false, "single_word": true, "lstrip": true, "rstrip": true}]\
+       {"id": 1029, "content": "😀é", "single_word": true, "lstrip": true, "rstrip": true},
+       {"id": 1030, "content": " x"}]
       """;
   private static final String[] PIECES = {
     "<|endoftext|>",
     "<|end",
     "oftext|>",
+    " x",
     "<mask>",
     "<r>",
     "word",
@@ -56,7 +58,8 @@ class AddedTokensTest {
     StringBuilder tokens = new StringBuilder();
     for (var element : JsonParser.parseString(ADDED).getAsJsonArray()) {
       var token = element.getAsJsonObject();
-      for (String flag : new String[] {"single_word", "lstrip", "rstrip", "normalized"}) {
+      for (String flag :
+          new String[] {"special", "single_word", "lstrip", "rstrip", "normalized"}) {
         if (!token.has(flag)) {
           token.addProperty(flag, false);
         }

@@ -11,6 +11,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -18,7 +19,9 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 class TokenizerJsonTest {
   private static final String BYTE_LEVEL =
-      "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}";
+      """
+      "pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true}\
+      """;
 
   @TempDir private Path folder;
 
@@ -65,8 +68,10 @@ class TokenizerJsonTest {
         AB.replace("\"type\":\"BPE\",", "\"dropout\":0.9,\"unk_token\":null,")
             .replaceFirst(
                 "\\{",
-                "{'truncation':{'direction':'Right','max_length':2,'strategy':'LongestFirst','stride':0},"
-                    + "'padding':{'strategy':{'Fixed':9},'direction':'Right','pad_to_multiple_of':null,"
+                "{'truncation':{'direction':'Right','max_length':2,'strategy':'LongestFirst',"
+                    + "'stride':0},"
+                    + "'padding':{'strategy':{'Fixed':9},'direction':'Right',"
+                    + "'pad_to_multiple_of':null,"
                     + "'pad_id':0,'pad_type_id':0,'pad_token':'a'},");
     try (Tokenizer tokenizer = open(json)) {
       for (int i = 0; i < 20; i++) {
@@ -133,48 +138,59 @@ class TokenizerJsonTest {
       delimiter = '|',
       quoteCharacter = '`',
       value = {
-        "\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},  |                  | no model.vocab",
-        ",\"merges\":[\"a b\"]                  |                  | no model.merges",
-        "\"type\":\"BPE\"                       | 'type':'WordPiece' | WordPiece, not BPE",
-        "\"type\":\"BPE\"                       | 'type':'BPE','end_of_word_suffix':'</w>' |"
-            + " end_of_word_suffix",
-        "{\"a\":0,\"b\":1,\"ab\":2}             | [['a',-1.5]]     | not that of a BPE",
-        "\"ab\":2                               | 'ab':1           | id 1 stands for two tokens",
-        "\"ab\":2                               | 'ab':-2          | has id -2",
-        "\"ab\":2                               | 'ab':2000000000  | has id 2000000000",
-        "\"ab\":2                               | 'ab':99999999999 | 99999999999",
-        "\"ab\":2                               | 'ab':1.5         | 1.5",
-        "\"ab\":2                               | 'ab':null        | int",
-        "\"ab\":2                               | 'ab':2,'b':1     | \"b\" appears twice",
-        "\"ab\":2                               | 'ab':2,'▁the':3  | token \"▁the\" (id 3) has"
-            + " U+2581",
-        "\"ab\":2                               | 'ab':2,'a b':3   | token \"a b\" (id 3) has"
-            + " U+0020",
-        "\"a\":0,\"b\":1,\"ab\":2               |                  | vocabulary is empty",
-        "\"a b\"                                | 'a c'            | not a usable tokenizer",
-        "\"a b\"                                | 'ab'             | merge 1, \"ab\", is not two"
-            + " tokens",
-        "\"a b\"                                | ['a','b','c']    | not a usable tokenizer",
-        "\"type\":\"ByteLevel\"                 | 'type':'Whitespace' | pre_tokenizer is not"
-            + " ByteLevel",
-        "\"type\":\"ByteLevel\"                 | 'type':[]        | not a usable tokenizer",
-        "\"added_tokens\":[]                    | 'added_tokens':[{'id':9}] | lacks its id or"
-            + " content",
-        "\"added_tokens\":[]                    | 'added_tokens':[7] | not a usable tokenizer",
-        "\"added_tokens\":[]                    | 'added_tokens':[{'id':9,'content':''}] | 9 is"
-            + " empty",
-        "\"added_tokens\":[]                    | 'added_tokens':[{'id':-9,'content':'x'}] | has id"
-            + " -9",
-        "\"added_tokens\":[]                    | 'added_tokens':[{'id':1,'content':'x'}] | id 1"
-            + " stands for two",
-        "\"added_tokens\":[]                    | 'added_tokens':[{'id':9,'content':'b'}] | two"
-            + " ids, 1 and 9",
-        "\"added_tokens\":[]                    |"
-            + " 'added_tokens':[{'id':9,'content':'x'},{'id':8,'content':'x'}] | two ids, 9 and 8",
+        "'vocab':{'a':0,'b':1,'ab':2}, | | no model.vocab",
+        ",'merges':['a b'] | | no model.merges",
+        "'type':'BPE' | 'type':'WordPiece' | WordPiece, not BPE",
+        "'type':'BPE' | 'end_of_word_suffix':'</w>' | end_of_word_suffix",
+        "'type':'BPE' | 'unk_token':'?' | unk_token '?' is not in",
+        "{'a':0,'b':1,'ab':2} | [['a',-1.5]] | not that of a BPE",
+        "'ab':2 | 'ab':1 | id 1 stands for two tokens",
+        "'ab':2 | 'ab':-2 | has id -2",
+        "'ab':2 | 'ab':2000000000 | has id 2000000000",
+        "'ab':2 | 'ab':99999999999 | 99999999999",
+        "'ab':2 | 'ab':1.5 | 1.5",
+        "'ab':2 | 'ab':null | int",
+        "'ab':2 | 'ab':2,'b':1 | 'b' appears twice",
+        "'ab':2 | 'ab':2,'▁the':3 | token '▁the' (id 3) has U+2581",
+        "'ab':2 | 'ab':2,'a b':3 | token 'a b' (id 3) has U+0020",
+        "'a':0,'b':1,'ab':2 | | vocabulary is empty",
+        "'a b' | 'a c' | not a usable tokenizer",
+        "'a b' | 'ab' | merge 1, 'ab', is not two tokens",
+        "'a b' | ['a','b','c'] | not a usable tokenizer",
+        "'ByteLevel' | 'Whitespace' | pre_tokenizer is [Whitespace]",
+        "'ByteLevel' | [] | not a usable tokenizer",
+        "'added_tokens':[] | 'normalizer':{'type':'Replace'} | normalizer is [Replace]",
+        "'added_tokens':[] | 'added_tokens':[{'id':9}] | lacks its id or content",
+        "'added_tokens':[] | 'added_tokens':[7] | not a usable tokenizer",
+        "'added_tokens':[] | 'added_tokens':[{'id':9,'content':''}] | 9 is empty",
+        "'added_tokens':[] | 'added_tokens':[{'id':-9,'content':'x'}] | has id -9",
+        "'added_tokens':[] | 'added_tokens':[{'id':1,'content':'x'}] | id 1 stands for two",
+        "'added_tokens':[] | 'added_tokens':[{'id':9,'content':'b'}] | two ids, 1 and 9",
       })
-  void unusable(String part, String replacement, String fault) {
-    assertTrue(AB.contains(part), part);
-    assertRefused(fault, AB.replace(part, replacement == null ? "" : replacement));
+  void unusable(String part, @Nullable String replacement, String fault) {
+    String old = part.replace('\'', '"');
+    assertTrue(AB.contains(old), part);
+    String broken = AB.replace(old, replacement == null ? "" : replacement);
+    assertRefused(fault.replace('\'', '"'), broken);
+  }
+
+  @Test
+  void stepsWithPatternsOfTheirOwnAreRefused() throws IOException {
+    String sequence =
+        "'pre_tokenizer':{'type':'Sequence','pretokenizers':[%s,"
+            + "{'type':'ByteLevel','add_prefix_space':false,'trim_offsets':true}]}";
+    String split =
+        "{'type':'Split','pattern':{'Regex':'(a+)+$'},'behavior':'Isolated','invert':false}";
+    assertRefused("[Split, ByteLevel]", AB.replace(BYTE_LEVEL, sequence.formatted(split)));
+    String digits = "{'type':'Digits','individual_digits':true}";
+    try (Tokenizer tokenizer = open(AB.replace(BYTE_LEVEL, sequence.formatted(digits)))) {
+      assertArrayEquals(new int[] {2, 2}, tokenizer.encode("abab", false));
+    }
+    String nfc =
+        "'normalizer':{'type':'Sequence','normalizers':[{'type':'NFC'},{'type':'Lowercase'}]},";
+    try (Tokenizer tokenizer = open(AB.replaceFirst("\\{", "{" + nfc))) {
+      assertArrayEquals(new int[] {2}, tokenizer.encode("ab", false));
+    }
   }
 
   @Test
@@ -210,7 +226,9 @@ class TokenizerJsonTest {
     Files.writeString(folder.resolve("added_tokens.json"), "{\"<pad>\":7,\"word\":5}");
     Files.writeString(
         folder.resolve("special_tokens_map.json"),
-        "{\"pad_token\":\"<pad>\",\"unk_token\":{\"content\":\"b\"},\"additional_special_tokens\":[\"zzz\"]}");
+        """
+        {"pad_token": "<pad>", "unk_token": {"content": "b"}, "additional_special_tokens": ["zzz"]}
+        """);
     try (Tokenizer tokenizer = openPair("{'a':0,'b':1}", "#version: 0.2\n")) {
       assertEquals(8, tokenizer.size());
       assertTrue(tokenizer.isSpecial(7));

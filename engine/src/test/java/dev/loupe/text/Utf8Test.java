@@ -1,6 +1,7 @@
 package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.util.Arrays;
@@ -12,7 +13,13 @@ class Utf8Test {
     StringBuilder text = new StringBuilder();
     for (int at = 0; at < bytes.length; ) {
       int next = Utf8.next(bytes, at);
-      text.append(next > 0 ? new String(bytes, at, next, UTF_8) : "\uFFFD");
+      String character = "\uFFFD";
+      if (next > 0) {
+        character = new String(bytes, at, next, UTF_8);
+        assertEquals(1, character.codePointCount(0, character.length()));
+        assertArrayEquals(Arrays.copyOfRange(bytes, at, at + next), character.getBytes(UTF_8));
+      }
+      text.append(character);
       at += Math.abs(next);
     }
     return text.toString();
