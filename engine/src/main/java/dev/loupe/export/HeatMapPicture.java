@@ -138,7 +138,8 @@ final class HeatMapPicture {
     for (int i = 0; i < layout.cells(); i += step) {
       int token = i * layout.pool();
       int middle = i * cell + cell / 2 + 4; // baseline of a 12 px font, middle of its letters
-      String label = text.fit(rowLabel(token), room);
+      String number = " " + token;
+      String label = text.fit(run.tokens().get(token).label(), room - text.width(number)) + number;
       int colour = token < run.promptLength() ? TEXT : DIVIDER;
       lines.add(new PictureText.Line(label, x - 6, y + middle, 1, false, false, colour));
       lines.add(
