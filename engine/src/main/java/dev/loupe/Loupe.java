@@ -88,8 +88,7 @@ public final class Loupe implements AutoCloseable {
 
   private static Ops open(Options options) {
     if (options.backend() == Backend.CUDA) {
-      throw new BackendException(
-          "the CUDA backend is not part of this version; use --backend cpu");
+      throw new BackendException("the CUDA backend is not part of this version; use --backend cpu");
     }
     int threads = options.threads();
     return new CpuOps(threads == 0 ? Runtime.getRuntime().availableProcessors() : threads);

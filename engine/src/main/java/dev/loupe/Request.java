@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * What to read and what to write. Start from {@link #text} or {@link #ids} and add what differs from
- * the defaults: 100 tokens or what the context has room for, drawn from the model's own
+ * What to read and what to write. Start from {@link #text} or {@link #ids} and add what differs
+ * from the defaults: 100 tokens or what the context has room for, drawn from the model's own
  * distribution with seed 0, one sample, no attention, no logprobs.
  */
 public final class Request {

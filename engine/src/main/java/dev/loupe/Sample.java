@@ -125,8 +125,7 @@ final class Sample {
     }
   }
 
-  Generation result(
-      ModelInfo model, Request request, int cropped, Generation.Timing timing) {
+  Generation result(ModelInfo model, Request request, int cropped, Generation.Timing timing) {
     int[] all = ids(0, length);
     List<String> labels = Labels.of(tokenizer, all);
     List<CharSpan> spans = CharSpan.of(tokenizer, all);

@@ -179,8 +179,7 @@ final class Session implements AutoCloseable {
   }
 
   private void readPrompt() {
-    Batch batch =
-        Batch.sequence(0, 0, samples.getFirst().ids(dropped, prompt.length));
+    Batch batch = Batch.sequence(0, 0, samples.getFirst().ids(dropped, prompt.length));
     Activations a = activations.rows(batch.rows());
     reading = true;
     model.forward(batch, kv, a, Mask.CAUSAL, this::observe);

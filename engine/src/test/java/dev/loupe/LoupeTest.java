@@ -110,10 +110,8 @@ class LoupeTest {
 
   @Test
   void mapsOfARunEqualThoseOfReadingItsText() {
-    Generation run =
-        loupe.generate("ROMEO:", Sampling.seeded(4), 30, AttentionSelection.all());
-    Generation read =
-        one(Request.ids(ids(run)).tokens(0).attention(AttentionSelection.all()));
+    Generation run = loupe.generate("ROMEO:", Sampling.seeded(4), 30, AttentionSelection.all());
+    Generation read = one(Request.ids(ids(run)).tokens(0).attention(AttentionSelection.all()));
     for (int l = 0; l < 6; l++) {
       for (int h = 0; h < 3; h++) {
         for (int q = 0; q < run.tokens().size(); q++) {
@@ -176,8 +174,7 @@ class LoupeTest {
       Generation read =
           one(Request.ids(ids(three.get(s))).tokens(0).attention(AttentionSelection.all()));
       for (int q = 0; q < read.tokens().size(); q++) {
-        assertArrayEquals(
-            read.attention().row(5, 1, q), three.get(s).attention().row(5, 1, q));
+        assertArrayEquals(read.attention().row(5, 1, q), three.get(s).attention().row(5, 1, q));
       }
     }
   }
@@ -331,8 +328,10 @@ class LoupeTest {
     refused(r -> r.tokens(251), Request.text("ROMEO:"), "6 prompt", "250");
     assertEquals(
         256,
-        one(Request.text("ROMEO:").tokens(250).sampling(Sampling.seeded(1)).attention(
-                    AttentionSelection.all().layers(0)))
+        one(Request.text("ROMEO:")
+                .tokens(250)
+                .sampling(Sampling.seeded(1))
+                .attention(AttentionSelection.all().layers(0)))
             .attention()
             .tokens(),
         "exactly full is fine, the last row included");
@@ -345,8 +344,13 @@ class LoupeTest {
   void requestsThatDoNotFitTheModelAreRefused() {
     refused(r -> {}, Request.ids(5, 1024), "1024", "0..1023");
     refused(r -> {}, Request.ids(-1), "-1");
-    refused(r -> r.attention(AttentionSelection.all().layers(6)), Request.text("a"), "layer 6", "0..5");
-    refused(r -> r.attention(AttentionSelection.all().heads(0, 3)), Request.text("a"), "head 3", "0..2");
+    refused(
+        r -> r.attention(AttentionSelection.all().layers(6)), Request.text("a"), "layer 6", "0..5");
+    refused(
+        r -> r.attention(AttentionSelection.all().heads(0, 3)),
+        Request.text("a"),
+        "head 3",
+        "0..2");
     refused(r -> r.stops(List.of("")), Request.text("a"), "stop");
     assertThrows(IllegalArgumentException.class, () -> Request.text("a").tokens(-1));
     assertThrows(IllegalArgumentException.class, () -> Request.text("a").samples(0));

@@ -59,9 +59,7 @@ final class DoctorCommand implements Callable<Integer> {
     }
     try (Loupe loupe = Loupe.open(demo.get(), Options.defaults())) {
       Generation run =
-          loupe
-              .run(Request.text("ROMEO:").tokens(5).sampling(Sampling.greedy()))
-              .getFirst();
+          loupe.run(Request.text("ROMEO:").tokens(5).sampling(Sampling.greedy())).getFirst();
       boolean right = run.text().equals("\nWhat,");
       line("backend", loupe.info().device());
       line(

@@ -26,8 +26,7 @@ final class Home {
       return existing(Path.of(home).resolve(name));
     }
     try {
-      Path code =
-          Path.of(Home.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+      Path code = Path.of(Home.class.getProtectionDomain().getCodeSource().getLocation().toURI());
       for (Path folder = code.getParent(); folder != null; folder = folder.getParent()) {
         Optional<Path> found = existing(folder.resolve(name));
         if (found.isPresent()) {

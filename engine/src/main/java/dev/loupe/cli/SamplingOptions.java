@@ -52,7 +52,6 @@ final class SamplingOptions {
 
   Sampling sampling() {
     long drawn = seed == null ? ThreadLocalRandom.current().nextLong(1L << 32) : seed;
-    return new Sampling(
-        greedy ? 0 : temperature, topK, topP, minP, repetitionPenalty, drawn);
+    return new Sampling(greedy ? 0 : temperature, topK, topP, minP, repetitionPenalty, drawn);
   }
 }

@@ -1,6 +1,5 @@
 package dev.loupe.export;
 
-
 /**
  * How maps are written.
  *
@@ -11,6 +10,5 @@ package dev.loupe.export;
 public record ExportOptions(boolean f16Maps, ColourScale colour) {
 
   /** Full precision, square-root colour. */
-  public static final ExportOptions DEFAULTS =
-      new ExportOptions(false, ColourScale.SQUARE_ROOT);
+  public static final ExportOptions DEFAULTS = new ExportOptions(false, ColourScale.SQUARE_ROOT);
 }

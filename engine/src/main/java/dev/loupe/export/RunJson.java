@@ -51,8 +51,7 @@ public final class RunJson {
     }
   }
 
-  private void object(@Nullable String mapsFile, @Nullable MappedRun weights)
-      throws IOException {
+  private void object(@Nullable String mapsFile, @Nullable MappedRun weights) throws IOException {
     json.beginObject();
     json.name("schema").value("loupe/1");
     json.name("text").value(run.text());

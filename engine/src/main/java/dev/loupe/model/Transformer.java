@@ -40,9 +40,7 @@ public final class Transformer implements AutoCloseable {
     }
     lnF = BlockWeights.layerNorm(checkpoint, arena, "ln_f");
     head =
-        checkpoint.has("lm_head.weight")
-            ? arena.matrix(checkpoint.tensor("lm_head.weight"))
-            : wte;
+        checkpoint.has("lm_head.weight") ? arena.matrix(checkpoint.tensor("lm_head.weight")) : wte;
   }
 
   public Gpt2Config config() {

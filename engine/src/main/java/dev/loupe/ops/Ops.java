@@ -6,11 +6,11 @@ import dev.loupe.weights.Activation;
  * The hardware seam: every operation of a GPT-2 forward pass. The model is written once against it.
  *
  * <p>Letters: R rows of the pass, C width, H heads, D = C / H, V vocabulary. Activations are f32,
- * [rows, cols] row-major; weights may be f32, f16 or bf16 and are always accumulated in f32. A row's
- * result depends on that row's own inputs alone, never on the rows beside it, the number of threads
- * or the size of the batch, so a prompt read at once and a prompt read token by token give the same
- * bits. Callers pass matching shapes; a backend checks them before native code or unchecked memory
- * could see them.
+ * [rows, cols] row-major; weights may be f32, f16 or bf16 and are always accumulated in f32. A
+ * row's result depends on that row's own inputs alone, never on the rows beside it, the number of
+ * threads or the size of the batch, so a prompt read at once and a prompt read token by token give
+ * the same bits. Callers pass matching shapes; a backend checks them before native code or
+ * unchecked memory could see them.
  */
 public interface Ops extends AutoCloseable {
   /** A new lifetime for tensors: one per model, one per session. */

@@ -1,9 +1,9 @@
 package dev.loupe.sampling;
 
 /**
- * Philox4x32-10, a counter-based random generator: a number is a pure function of a 64-bit key and a
- * 128-bit counter, so that a GPU can draw the very same ones in any order (Salmon, Moraes, Dror and
- * Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011).
+ * Philox4x32-10, a counter-based random generator: a number is a pure function of a 64-bit key and
+ * a 128-bit counter, so that a GPU can draw the very same ones in any order (Salmon, Moraes, Dror
+ * and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011).
  */
 final class Philox {
   private static final int ROUNDS = 10;

@@ -34,8 +34,7 @@ class RunJsonTest {
     return JsonParser.parseReader(reader).getAsJsonObject();
   }
 
-  private static JsonObject printed(
-      Generation run, Optional<String> file) throws IOException {
+  private static JsonObject printed(Generation run, Optional<String> file) throws IOException {
     StringWriter out = new StringWriter();
     RunJson.write(run, file, out);
     return parse(out.toString());

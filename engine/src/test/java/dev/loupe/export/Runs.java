@@ -84,8 +84,7 @@ final class Runs {
     Gpt2Config config =
         new Gpt2Config(6, 3, 192, 256, 1024, 768, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
     return new Generation(
-        new ModelInfo(
-            "models/demo", Optional.empty(), config, "f32", "cpu", "cpu, 1 thread", 41.5),
+        new ModelInfo("models/demo", Optional.empty(), config, "f32", "cpu", "cpu, 1 thread", 41.5),
         Sampling.seeded(7),
         0,
         "generated \"text\"\n",

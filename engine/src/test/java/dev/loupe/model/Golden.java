@@ -24,7 +24,8 @@ public record Golden(String name, JsonObject meta) {
 
   public static Golden of(String name) {
     try {
-      String json = Files.readString(TEST_DATA.resolve("golden").resolve(name).resolve("meta.json"));
+      String json =
+          Files.readString(TEST_DATA.resolve("golden").resolve(name).resolve("meta.json"));
       return new Golden(name, JsonParser.parseString(json).getAsJsonObject());
     } catch (IOException e) {
       throw new UncheckedIOException(e);

@@ -71,8 +71,7 @@ class RandomModelTest {
         CpuOps ops = new CpuOps(2);
         Transformer model = new Transformer(checkpoint, ops)) {
       ReferenceGpt2 reference = new ReferenceGpt2(checkpoint, ids);
-      double[] expected =
-          Arrays.stream(reference.logits).flatMapToDouble(Arrays::stream).toArray();
+      double[] expected = Arrays.stream(reference.logits).flatMapToDouble(Arrays::stream).toArray();
       Forward whole = new Forward(model, ids, Forward.whole(ids.length), true);
       Forward single = new Forward(model, ids, Forward.single(ids.length), true);
       assertClose("logits", expected, flat(whole.logits), 2e-4);
@@ -132,15 +131,13 @@ class RandomModelTest {
         Transformer model = new Transformer(checkpoint, ops)) {
       ReferenceGpt2 reference = new ReferenceGpt2(checkpoint, ids);
       Forward actual = new Forward(model, ids, new int[] {6, 1, 1}, true);
-      double[] expected =
-          Arrays.stream(reference.logits).flatMapToDouble(Arrays::stream).toArray();
+      double[] expected = Arrays.stream(reference.logits).flatMapToDouble(Arrays::stream).toArray();
       assertClose("124M logits", expected, flat(actual.logits), 2e-4);
       for (int l = 0; l < 12; l++) {
         for (int h = 0; h < 12; h++) {
           for (int q = 0; q < ids.length; q++) {
             for (int k = 0; k <= q; k++) {
-              assertEquals(
-                  reference.attention[l][h][q][k], actual.attention[l][h][q][k], 1e-5);
+              assertEquals(reference.attention[l][h][q][k], actual.attention[l][h][q][k], 1e-5);
             }
           }
         }

@@ -94,8 +94,7 @@ class SamplerTest {
     assertEquals(new TreeSet<>(List.of(1, 2, 3)), drawn(Sampling.seeded(1).withTopP(0.8), logits));
     // after top-k the rest is renormalised: of {0.5, 0.25} the first has two thirds
     assertEquals(
-        new TreeSet<>(List.of(1)),
-        drawn(Sampling.seeded(1).withTopK(2).withTopP(0.6), logits));
+        new TreeSet<>(List.of(1)), drawn(Sampling.seeded(1).withTopK(2).withTopP(0.6), logits));
   }
 
   @Test

@@ -41,7 +41,8 @@ public record CudaDriver(int version, List<String> cards, String problem) {
   private static CudaDriver ask(SymbolLookup driver, Arena arena) {
     int rc = call(driver, "cuInit", 0);
     MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
-    int version = call(driver, "cuDriverGetVersion", out) == 0 ? out.get(ValueLayout.JAVA_INT, 0) : 0;
+    int version =
+        call(driver, "cuDriverGetVersion", out) == 0 ? out.get(ValueLayout.JAVA_INT, 0) : 0;
     if (rc != 0) {
       return new CudaDriver(version, List.of(), "cuInit failed with error %d".formatted(rc));
     }

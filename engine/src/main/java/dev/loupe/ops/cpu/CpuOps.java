@@ -124,14 +124,26 @@ public final class CpuOps implements Ops {
       team.run(
           Math.ceilDiv(n, columns),
           (i, worker) ->
-              stream(x, w, i * columns, Math.min(columns, n - i * columns), out, accumulate,
+              stream(
+                  x,
+                  w,
+                  i * columns,
+                  Math.min(columns, n - i * columns),
+                  out,
+                  accumulate,
                   scratch[worker]));
     } else {
       int columns = scratch[0].loops.tileColumns();
       team.run(
           Math.ceilDiv(n, columns),
           (i, worker) ->
-              multiply(x, w, i * columns, Math.min(columns, n - i * columns), out, accumulate,
+              multiply(
+                  x,
+                  w,
+                  i * columns,
+                  Math.min(columns, n - i * columns),
+                  out,
+                  accumulate,
                   scratch[worker]));
     }
   }
@@ -189,8 +201,7 @@ public final class CpuOps implements Ops {
       for (int i = 0; i < rows; i++) {
         copy(w.bias().data(), 4L * n0, s.tile, i * columns, n);
       }
-      s.loops.multiplyTile(
-          x.data(), x.offset(m, 0), 4L * x.cols(), rows, inner, panel, s.tile);
+      s.loops.multiplyTile(x.data(), x.offset(m, 0), 4L * x.cols(), rows, inner, panel, s.tile);
       for (int i = 0; i < rows; i++) {
         store(s.tile, i * columns, n, out, m + i, n0, accumulate);
       }
@@ -214,8 +225,7 @@ public final class CpuOps implements Ops {
   public void activate(Activation f, Tensor x) {
     team.run(
         x.rows(),
-        (row, worker) ->
-            scratch[worker].loops.activate(f, x.data(), x.offset(row, 0), x.cols()));
+        (row, worker) -> scratch[worker].loops.activate(f, x.data(), x.offset(row, 0), x.cols()));
   }
 
   // A head of keys is [capacity / 16, D, 16], so that one vector load takes one component of 16
@@ -295,7 +305,10 @@ public final class CpuOps implements Ops {
     for (int i = 0; i < rows; i++) {
       for (int c = 0; c < d; c++) {
         y.data()
-            .set(ScalarLoops.F32, y.offset(first + i, head * d + c), o[i * d + c] / s.denominator[i]);
+            .set(
+                ScalarLoops.F32,
+                y.offset(first + i, head * d + c),
+                o[i * d + c] / s.denominator[i]);
       }
       float logSum = (float) (s.max[i] + Math.log(s.denominator[i]));
       lse.data().set(ScalarLoops.F32, lse.offset(first + i, head), logSum);
@@ -322,8 +335,7 @@ public final class CpuOps implements Ops {
     team.run(
         heads.length * rows,
         (i, worker) ->
-            mapRow(
-                in, heads[i / rows], firstRow + i % rows, out, i, scratch[worker], Float.NaN));
+            mapRow(in, heads[i / rows], firstRow + i % rows, out, i, scratch[worker], Float.NaN));
   }
 
   /** One row of scores; of probabilities if {@code shift}, the row's log-sum-exp, is a number. */
@@ -336,7 +348,13 @@ public final class CpuOps implements Ops {
     for (int tile = 0; tile < in.keys(row); tile += InnerLoops.KEYS) {
       int n = Math.min(InnerLoops.KEYS, in.keys(row) - tile);
       s.loops.scoreKeys(
-          in.qkv().data(), q, d, keys.data(), keys.offset(cacheRow, tile * d), in.scale(), s.scores);
+          in.qkv().data(),
+          q,
+          d,
+          keys.data(),
+          keys.offset(cacheRow, tile * d),
+          in.scale(),
+          s.scores);
       if (!Float.isNaN(shift)) {
         s.loops.exponentials(s.scores, n, shift);
       }

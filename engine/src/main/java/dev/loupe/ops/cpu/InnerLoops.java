@@ -30,7 +30,8 @@ interface InnerLoops {
   /** Rows of weights that {@link #addRows} takes at once. */
   int STREAMS = 8;
 
-  // exp(x) = 2^n exp(r), n = round(x / ln 2), ln 2 in two parts so that r is exact (Cody and Waite).
+  // exp(x) = 2^n exp(r), n = round(x / ln 2), ln 2 in two parts so that r is exact (Cody and
+  // Waite).
   float EXP_LOW = -87.33654f; // below it the result would be subnormal: 0
   float EXP_HIGH = 88.37626f; // above it 2^n would overflow: saturates
   float LOG2_E = 1.442695f;
@@ -42,7 +43,8 @@ interface InnerLoops {
   int tileColumns();
 
   /** dst[i] = f32 of src[i], i &lt; n; exact. */
-  void widen(DType dtype, MemorySegment src, long srcOffset, int n, MemorySegment dst, long dstOffset);
+  void widen(
+      DType dtype, MemorySegment src, long srcOffset, int n, MemorySegment dst, long dstOffset);
 
   /**
    * acc[j] += x[0] w[0, j] + x[1] w[1, j] + ..., in that order, for j &lt; n.
@@ -81,7 +83,13 @@ interface InnerLoops {
 
   /** dots[i] = x . w[i] for four rows of w, {@code wStride} bytes apart. */
   void dotFour(
-      MemorySegment x, long xOffset, MemorySegment w, long wOffset, long wStride, int n, float[] dots);
+      MemorySegment x,
+      long xOffset,
+      MemorySegment w,
+      long wOffset,
+      long wStride,
+      int n,
+      float[] dots);
 
   /** Sum of x. */
   float sum(MemorySegment x, long xOffset, int n);
@@ -108,11 +116,17 @@ interface InnerLoops {
    * Scores of one query against one tile of keys: scores[j] = scale * (q . k[j]), j &lt; {@value
    * #KEYS}.
    *
-   * @param keys the tile: {@code KEYS / LANES} groups of [D, LANES], so that a vector load takes one
-   *     component of neighbouring keys and no sum crosses lanes
+   * @param keys the tile: {@code KEYS / LANES} groups of [D, LANES], so that a vector load takes
+   *     one component of neighbouring keys and no sum crosses lanes
    */
   void scoreKeys(
-      MemorySegment q, long qOffset, int d, MemorySegment keys, long keysOffset, float scale, float[] scores);
+      MemorySegment q,
+      long qOffset,
+      int d,
+      MemorySegment keys,
+      long keysOffset,
+      float scale,
+      float[] scores);
 
   /** The largest of x[0 .. n - 1]. */
   float max(float[] x, int n);
@@ -124,7 +138,9 @@ interface InnerLoops {
   void addValues(
       float[] p, int n, MemorySegment v, long vOffset, int d, float factor, float[] o, int oOffset);
 
-  /** The twin that this Java runtime allows: vectors if the module jdk.incubator.vector is there. */
+  /**
+   * The twin that this Java runtime allows: vectors if the module jdk.incubator.vector is there.
+   */
   static InnerLoops best() {
     return ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()
         ? new VectorLoops()

@@ -181,7 +181,9 @@ final class ScalarLoops implements InnerLoops {
     for (int i = from; i < n; i++) {
       float centred = (x.get(F32, xOffset + 4L * i) - mean) * factor;
       out.set(
-          F32, outOffset + 4L * i, Math.fma(centred, weight.get(F32, 4L * i), bias.get(F32, 4L * i)));
+          F32,
+          outOffset + 4L * i,
+          Math.fma(centred, weight.get(F32, 4L * i), bias.get(F32, 4L * i)));
     }
   }
 
@@ -281,7 +283,14 @@ final class ScalarLoops implements InnerLoops {
 
   @Override
   public void addValues(
-      float[] p, int n, MemorySegment v, long vOffset, int d, float factor, float[] o, int oOffset) {
+      float[] p,
+      int n,
+      MemorySegment v,
+      long vOffset,
+      int d,
+      float factor,
+      float[] o,
+      int oOffset) {
     addValues(p, n, v, vOffset, 0, d, factor, o, oOffset);
   }
 

@@ -252,8 +252,7 @@ final class VectorLoops implements InnerLoops {
       a3.intoArray(lanes, 3 * LANES + part);
     }
     for (int i = 0; i < 4; i++) {
-      ScalarLoops.addProducts(
-          x, xOffset, w, wOffset + wStride * i, whole, n, lanes, LANES * i);
+      ScalarLoops.addProducts(x, xOffset, w, wOffset + wStride * i, whole, n, lanes, LANES * i);
       dots[i] = InnerLoops.fold(lanes, LANES * i);
     }
   }
@@ -441,7 +440,14 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public void addValues(
-      float[] p, int n, MemorySegment v, long vOffset, int d, float factor, float[] o, int oOffset) {
+      float[] p,
+      int n,
+      MemorySegment v,
+      long vOffset,
+      int d,
+      float factor,
+      float[] o,
+      int oOffset) {
     int i = 0;
     for (; i + 4 * W <= d; i += 4 * W) {
       FloatVector a0 = FloatVector.fromArray(F, o, oOffset + i).mul(factor);

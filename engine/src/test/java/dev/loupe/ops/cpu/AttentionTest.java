@@ -95,8 +95,7 @@ class AttentionTest {
     }
   }
 
-  private static float[][][] read(
-      CpuOps ops, AttentionInput in, Tensor map, int heads, int rows) {
+  private static float[][][] read(CpuOps ops, AttentionInput in, Tensor map, int heads, int rows) {
     float[][][] out = new float[heads][rows][];
     for (int h = 0; h < heads; h++) {
       for (int r = 0; r < rows; r++) {
@@ -142,8 +141,7 @@ class AttentionTest {
     Result actual = attend(twin, 1, 4, qkv, 1, 1, Mask.CAUSAL);
     double[][] expected = matrix(masked.get("causal_softmax"));
     for (int r = 0; r < expected.length; r++) {
-      assertClose(
-          "masked scores " + r, Arrays.copyOf(expected[r], r + 1), actual.p[0][r], 1e-6);
+      assertClose("masked scores " + r, Arrays.copyOf(expected[r], r + 1), actual.p[0][r], 1e-6);
     }
   }
 

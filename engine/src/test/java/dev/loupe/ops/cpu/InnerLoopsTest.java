@@ -39,10 +39,8 @@ class InnerLoopsTest {
   private static InnerLoops vectorsOf(int bits) throws Exception {
     System.setProperty(VectorLoops.BITS_PROPERTY, String.valueOf(bits));
     try (InputStream in = VectorLoops.class.getResourceAsStream("VectorLoops.class")) {
-      MethodHandles.Lookup copy =
-          MethodHandles.lookup().defineHiddenClass(in.readAllBytes(), true);
-      InnerLoops loops =
-          (InnerLoops) copy.lookupClass().getDeclaredConstructor().newInstance();
+      MethodHandles.Lookup copy = MethodHandles.lookup().defineHiddenClass(in.readAllBytes(), true);
+      InnerLoops loops = (InnerLoops) copy.lookupClass().getDeclaredConstructor().newInstance();
       assertEquals(bits + "-bit vectors", loops.toString());
       return loops;
     } finally {
