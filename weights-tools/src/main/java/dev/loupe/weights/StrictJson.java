@@ -12,6 +12,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -23,6 +24,7 @@ final class StrictJson {
   private static final int DEEPEST = 32;
   private static final int LONGEST_STRING = 4 << 20;
   private static final int LONGEST_SHOWN = 60;
+  private static final Pattern WHOLE_NUMBER = Pattern.compile("-?[0-9]{1,18}");
 
   private StrictJson() {}
 
@@ -99,7 +101,7 @@ final class StrictJson {
 
   /** The value of a JSON number without fraction or exponent and of at most 18 digits, or null. */
   static @Nullable Long wholeNumber(String text) {
-    return text.matches("-?[0-9]{1,18}") ? Long.valueOf(text) : null;
+    return WHOLE_NUMBER.matcher(text).matches() ? Long.valueOf(text) : null;
   }
 
   private static void expect(JsonReader in, JsonToken token, String what, String kind)
