@@ -91,6 +91,25 @@ class RandomCheckpointTest {
     }
   }
 
+  /** Tensors are made in chunks of 2^16 elements on several threads, written 2^20 at a time. */
+  @Test
+  void chunksFollowOnEachOther() throws IOException {
+    Gpt2Config wide =
+        new Gpt2Config(1, 1, 8, 4, 140_000, 16, Activation.RELU, 1e-5f, true, false, -1, -1);
+    Path a = ModelFolder.random(temporary.resolve("a"), wide, RandomCheckpoint.Layout.PLAIN);
+    Path b = ModelFolder.random(temporary.resolve("b"), wide, RandomCheckpoint.Layout.PLAIN);
+    assertEquals(sha256(a), sha256(b));
+    try (Checkpoint checkpoint = Checkpoint.open(a)) {
+      StoredTensor wte = checkpoint.tensor("wte.weight");
+      Set<List<Float>> starts = new HashSet<>();
+      for (long first : new long[] {0, 1 << 16, 2 << 16, 15 << 16, 1 << 20, wte.elements() - 3}) {
+        float[] x = new float[3];
+        wte.read(first, x, 0, 3);
+        assertTrue(starts.add(List.of(x[0], x[1], x[2])), "at " + first);
+      }
+    }
+  }
+
   @Test
   void reportsProgressToTheEnd() throws IOException {
     List<Long> done = new ArrayList<>();
