@@ -4,6 +4,7 @@ import dev.loupe.attention.AttentionSelection;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.cpu.CpuOps;
+import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
@@ -12,7 +13,6 @@ import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.StoredTensor;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.BitSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
@@ -132,12 +132,14 @@ public final class Loupe implements AutoCloseable {
    * @throws IllegalArgumentException if the request does not fit the model: an id outside the
    *     vocabulary, more tokens than the context holds, a layer or head that does not exist
    * @throws java.util.concurrent.CancellationException if it was ended before the prompt was read
-   * @throws ArithmeticException if the model computes NaN or infinity; the message names a weight
+   * @throws NotFiniteException if the model computes NaN or infinity; the message names a weight
    *     that holds one
    */
   public List<Generation> run(Request request) {
-    try (Session session = new Session(this, request)) {
+    try (Session session = new Session(model, tokenizer, info, request)) {
       return session.run();
+    } catch (NotFiniteException e) {
+      throw notFinite(e);
     }
   }
 
@@ -150,35 +152,22 @@ public final class Loupe implements AutoCloseable {
     return tokenizer;
   }
 
-  Transformer model() {
-    return model;
-  }
-
-  /** The ids that may be written: padding rows of the vocabulary stand for nothing. */
-  BitSet vocabulary() {
-    BitSet ids = new BitSet();
-    for (int id = 0; id < info.config().vocabSize(); id++) {
-      ids.set(id, tokenizer.contains(id));
-    }
-    return ids;
-  }
-
   /** {@code cause}, with the first weight that explains it. */
-  ArithmeticException notFinite(ArithmeticException cause) {
+  private NotFiniteException notFinite(NotFiniteException cause) {
     for (StoredTensor tensor : checkpoint.tensors()) {
       float[] row = new float[Math.toIntExact(tensor.shape().getLast())];
       for (long i = 0; i < tensor.elements(); i += row.length) {
         tensor.read(i, row, 0, row.length);
         for (int j = 0; j < row.length; j++) {
           if (!Float.isFinite(row[j])) {
-            return new ArithmeticException(
+            return new NotFiniteException(
                 "%s: %s holds %s at element %d, so the model computes nothing of use"
                     .formatted(info.source(), tensor.name(), row[j], i + j));
           }
         }
       }
     }
-    return new ArithmeticException(
+    return new NotFiniteException(
         "%s: all weights are finite, but %s: they overflow 32-bit floats"
             .formatted(info.source(), cause.getMessage()));
   }

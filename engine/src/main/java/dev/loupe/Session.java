@@ -14,8 +14,10 @@ import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.Sampler;
+import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CancellationException;
 import org.jspecify.annotations.Nullable;
@@ -29,9 +31,10 @@ final class Session implements AutoCloseable {
   /** Rows of logits made at a time where those of the whole prompt are wanted. */
   private static final int LOGIT_ROWS = 32;
 
-  private final Loupe loupe;
   private final Request request;
   private final Transformer model;
+  private final Tokenizer tokenizer;
+  private final ModelInfo info;
   private final Gpt2Config config;
   private final int[] prompt;
   private final int tokens;
@@ -46,10 +49,11 @@ final class Session implements AutoCloseable {
   private int dropped; // tokens of the run that have left the context
   private boolean reading;
 
-  Session(Loupe loupe, Request request) {
-    this.loupe = loupe;
+  Session(Transformer model, Tokenizer tokenizer, ModelInfo info, Request request) {
+    this.model = model;
+    this.tokenizer = tokenizer;
+    this.info = info;
     this.request = request;
-    model = loupe.model();
     config = model.config();
     prompt = promptIds();
     tokens = tokensToWrite();
@@ -71,13 +75,13 @@ final class Session implements AutoCloseable {
       activations = Activations.allocate(arena, config, rows);
       logits = arena.allocate(Math.max(logitRows, request.samples), config.vocabSize());
       row = new float[config.vocabSize()];
-      sampler = new Sampler(request.sampling, loupe.vocabulary());
+      sampler = new Sampler(request.sampling, vocabulary());
       AttentionSelection selection = request.attention.orElse(null);
       for (int s = 0; s < request.samples; s++) {
         AttentionMaps maps = selection == null ? null : allocate(selection, total);
         boolean scored = selection != null && selection.scores();
         AttentionMaps scores = scored ? allocate(request.attention.get(), total) : null;
-        samples.add(new Sample(loupe.tokenizer(), request, s, prompt, maps, scores));
+        samples.add(new Sample(tokenizer, request, s, prompt, maps, scores));
       }
       recorder = selection == null ? null : recorder(selection, context, total);
     } catch (Throwable e) {
@@ -116,10 +120,19 @@ final class Session implements AutoCloseable {
             });
   }
 
+  /** The ids that may be written: padding rows of the vocabulary stand for nothing. */
+  private BitSet vocabulary() {
+    BitSet ids = new BitSet();
+    for (int id = 0; id < config.vocabSize(); id++) {
+      ids.set(id, tokenizer.contains(id));
+    }
+    return ids;
+  }
+
   private int[] promptIds() {
     int[] ids =
         request.text.isPresent()
-            ? loupe.tokenizer().encode(request.text.get(), request.special)
+            ? tokenizer.encode(request.text.get(), request.special)
             : request.ids;
     if (ids.length == 0) {
       if (config.bosTokenId() < 0) {
@@ -129,10 +142,9 @@ final class Session implements AutoCloseable {
       return new int[] {config.bosTokenId()};
     }
     for (int id : ids) {
-      if (id >= config.vocabSize() || !loupe.tokenizer().contains(id)) {
+      if (id >= config.vocabSize() || !tokenizer.contains(id)) {
         throw new IllegalArgumentException(
-            "token id %d is outside the vocabulary 0..%d"
-                .formatted(id, loupe.tokenizer().size() - 1));
+            "token id %d is outside the vocabulary 0..%d".formatted(id, tokenizer.size() - 1));
       }
     }
     return ids;
@@ -158,24 +170,20 @@ final class Session implements AutoCloseable {
 
   List<Generation> run() {
     long start = System.nanoTime();
-    try {
-      readPrompt();
-      long read = System.nanoTime();
-      int passes = write();
-      Generation.Timing timing =
-          new Generation.Timing(
-              (read - start) / 1e6,
-              prompt.length - Math.max(0, prompt.length - config.nPositions()),
-              (System.nanoTime() - read) / 1e6,
-              passes);
-      List<Generation> results = new ArrayList<>();
-      for (Sample sample : samples) {
-        results.add(sample.result(loupe.info(), request, dropped, timing));
-      }
-      return results;
-    } catch (ArithmeticException e) {
-      throw loupe.notFinite(e);
+    readPrompt();
+    long read = System.nanoTime();
+    int passes = write();
+    Generation.Timing timing =
+        new Generation.Timing(
+            (read - start) / 1e6,
+            prompt.length - Math.max(0, prompt.length - config.nPositions()),
+            (System.nanoTime() - read) / 1e6,
+            passes);
+    List<Generation> results = new ArrayList<>();
+    for (Sample sample : samples) {
+      results.add(sample.result(info, request, dropped, timing));
     }
+    return results;
   }
 
   private void readPrompt() {

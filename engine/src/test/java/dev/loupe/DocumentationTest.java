@@ -101,8 +101,7 @@ class DocumentationTest {
     TreeSet<String> listed = new TreeSet<>();
     while (line.find()) {
       byte[] bytes = Files.readAllBytes(Golden.TEST_DATA.resolve(line.group(2)));
-      String hash =
-          HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
+      String hash = HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
       assertEquals(line.group(1), hash, line.group(2));
       listed.add(line.group(2));
     }

@@ -1,6 +1,7 @@
 package dev.loupe.cli;
 
 import dev.loupe.BackendException;
+import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.CheckpointException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
@@ -89,7 +90,7 @@ public final class Main {
           case CancellationException _ -> Interrupt.EXIT_CODE;
           case CheckpointException _ -> BAD_INPUT;
           case InputException _ -> BAD_INPUT;
-          case ArithmeticException _ -> BAD_INPUT;
+          case NotFiniteException _ -> BAD_INPUT;
           case BackendException _ -> NO_BACKEND;
           case OutOfMemoryError _ -> OUT_OF_MEMORY;
           case IllegalArgumentException _ -> BAD_USAGE;

@@ -42,7 +42,7 @@ public final class Sampler {
    * @param seen ids in the run so far, for the repetition penalty
    * @param sample number of the sample among those of one prompt
    * @param position place of the chosen token in the run
-   * @throws ArithmeticException if a logit is NaN or infinite
+   * @throws NotFiniteException if a logit is NaN or infinite
    */
   public int next(float[] logits, BitSet seen, int sample, int position) {
     requireFinite(logits);
@@ -76,12 +76,12 @@ public final class Sampler {
   /**
    * Passes finite logits.
    *
-   * @throws ArithmeticException if one is NaN or infinite
+   * @throws NotFiniteException if one is NaN or infinite
    */
   public static void requireFinite(float[] logits) {
     for (float logit : logits) {
       if (!Float.isFinite(logit)) {
-        throw new ArithmeticException("a logit is " + logit);
+        throw new NotFiniteException("a logit is " + logit);
       }
     }
   }

@@ -95,7 +95,7 @@ final class NativeLibrary {
       }
       throw new CheckpointException(
           ("the tokenizer's native library for %s does not load (%s): set LOUPE_CACHE to a folder"
-                  + " that can be written and may hold programs, or pass token ids with --ids")
+                  + " that can be written and may hold programs")
               .formatted(platform, e),
           e);
     }

@@ -69,7 +69,7 @@ final class TokenizerJson {
     if (!Files.exists(vocab) || !Files.exists(merges)) {
       throw new CheckpointException(
           ("no tokenizer in %s: looked for tokenizer.json, and for vocab.json with merges.txt;"
-                  + " copy them from where the model came from, or pass token ids with --ids")
+                  + " copy them from where the model came from")
               .formatted(folder));
     }
     read(vocab, in -> readVocab(parser(in), tokenizer.vocab));
@@ -194,14 +194,13 @@ final class TokenizerJson {
     steps(preTokenizer, "pretokenizers", steps);
     if (!steps.contains("ByteLevel") || !Set.of("ByteLevel", "Digits").containsAll(steps)) {
       throw new IllegalArgumentException(
-          "its pre_tokenizer is %s, and GPT-2's is ByteLevel; pass token ids with --ids"
-              .formatted(steps));
+          "its pre_tokenizer is %s, and GPT-2's is ByteLevel".formatted(steps));
     }
     steps.clear();
     steps(normalizer, "normalizers", steps);
     if (!Set.of("NFC", "NFD", "NFKC", "NFKD", "Lowercase").containsAll(steps)) {
       throw new IllegalArgumentException(
-          "its normalizer is %s, and GPT-2 has none; pass token ids with --ids".formatted(steps));
+          "its normalizer is %s, and GPT-2 has none".formatted(steps));
     }
   }
 

@@ -206,7 +206,7 @@ class SamplerTest {
     for (Sampling sampling : List.of(Sampling.greedy(), Sampling.seeded(1))) {
       Sampler sampler = new Sampler(sampling, ids(3));
       assertThrows(
-          ArithmeticException.class, () -> sampler.next(new float[] {0, bad, 1}, NONE, 0, 0));
+          NotFiniteException.class, () -> sampler.next(new float[] {0, bad, 1}, NONE, 0, 0));
     }
   }
 

@@ -200,7 +200,7 @@ class TokenizerJsonTest {
         "no tokenizer in "
             + folder
             + ": looked for tokenizer.json, and for vocab.json with merges.txt; copy them from"
-            + " where the model came from, or pass token ids with --ids",
+            + " where the model came from",
         e.getMessage());
     Path missing = folder.resolve("missing");
     assertThrows(CheckpointException.class, () -> Tokenizer.open(missing));

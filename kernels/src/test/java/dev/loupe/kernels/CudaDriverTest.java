@@ -17,8 +17,11 @@ class CudaDriverTest {
 
   @Test
   void readsWellWithAndWithoutACard() {
-    assertEquals("not found (libcuda.so.1)", new CudaDriver(0, List.of(), "not found (libcuda.so.1)").summary());
-    assertEquals("CUDA 12.4, NVIDIA H100", new CudaDriver(12040, List.of("NVIDIA H100"), "").summary());
+    assertEquals(
+        "not found (libcuda.so.1)",
+        new CudaDriver(0, List.of(), "not found (libcuda.so.1)").summary());
+    assertEquals(
+        "CUDA 12.4, NVIDIA H100", new CudaDriver(12040, List.of("NVIDIA H100"), "").summary());
     assertEquals("CUDA 13.0, no card", new CudaDriver(13000, List.of(), "no card").summary());
     assertTrue(new CudaDriver(13000, List.of("A", "B"), "").summary().endsWith("A, B"));
   }
