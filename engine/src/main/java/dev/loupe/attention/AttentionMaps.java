@@ -52,6 +52,8 @@ public final class AttentionMaps {
   private static MemorySegment mapped(long bytes) {
     try {
       Path file = Files.createTempFile("loupe-attention-", ".f32");
+      // A full disk would otherwise show only when a page is written, as an InternalError.
+      long free = Files.getFileStore(file).getUsableSpace();
       // Deleted as soon as it is mapped: the mapping keeps the bytes, and nothing is left behind.
       try (FileChannel channel =
           FileChannel.open(
@@ -59,8 +61,6 @@ public final class AttentionMaps {
               StandardOpenOption.READ,
               StandardOpenOption.WRITE,
               StandardOpenOption.DELETE_ON_CLOSE)) {
-        // A full disk would otherwise show only when a page is written, as an InternalError.
-        long free = Files.getFileStore(file).getUsableSpace();
         if (free < bytes) {
           throw new IOException("%d MB free in %s".formatted(free >> 20, file.getParent()));
         }
