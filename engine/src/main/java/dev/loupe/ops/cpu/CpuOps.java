@@ -178,16 +178,16 @@ public final class CpuOps implements Ops {
     }
   }
 
-  /** Columns n0 .. n0 + n - 1 of many rows: the columns are packed once, then stay in the cache. */
+  /**
+   * Columns n0 .. n0 + n - 1 of many rows: the columns are packed once, then stay in the cache. What
+   * stands beyond column n of a tile is computed along and not stored.
+   */
   private static void multiply(
       Tensor x, Linear w, int n0, int n, Tensor out, boolean accumulate, Scratch s) {
     Tensor weight = w.weight();
     int inner = weight.rows();
     int columns = s.loops.tileColumns();
     MemorySegment panel = s.panel((long) inner * columns);
-    if (n < columns) {
-      panel.fill((byte) 0);
-    }
     for (int k = 0; k < inner; k++) {
       long to = 4L * columns * k;
       if (weight.dtype() == DType.F32) {
