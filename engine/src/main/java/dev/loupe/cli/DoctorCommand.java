@@ -16,8 +16,7 @@ import picocli.CommandLine.ParentCommand;
 /** {@code loupe doctor}: what was found, what is missing and how to get it. */
 @Command(
     name = "doctor",
-    description = "Check what this machine offers to Loupe.",
-    mixinStandardHelpOptions = true)
+    description = "Check what this machine offers to Loupe, and that the demo model works.")
 final class DoctorCommand implements Callable<Integer> {
   @ParentCommand Main main;
 
