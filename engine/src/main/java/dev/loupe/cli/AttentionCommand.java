@@ -23,12 +23,13 @@ import picocli.CommandLine.ParentCommand;
       "Read a text and show what each token attended to.",
       "Without --attention a table of it goes to standard output."
     },
+    parameterListHeading = "%n",
     abbreviateSynopsis = true,
     sortOptions = false,
     footerHeading = "%nExamples:%n",
     footer = {
       "  loupe attention \"To be or not to be\"",
-      "  loupe attention \"To be or not\" --layers 0-2 --heads 1 --top 5",
+      "  loupe attention \"To be\" --layers 0-2 --heads 1 --top 5",
       "  loupe attention --file poem.txt --attention poem.npz"
     })
 final class AttentionCommand implements Callable<Integer> {

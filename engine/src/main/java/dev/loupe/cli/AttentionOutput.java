@@ -25,7 +25,7 @@ final class AttentionOutput implements AutoCloseable {
   @Option(
       names = "--attention",
       paramLabel = "FILE",
-      description = "Write the maps: .npz, .json, .csv, .png or .html; may be repeated.")
+      description = "Write the maps: npz, json, csv, png or html, by the ending; may be repeated.")
   List<Path> files = new ArrayList<>();
 
   @Option(
@@ -40,15 +40,15 @@ final class AttentionOutput implements AutoCloseable {
       description = "Only these heads, counted from 0 (default: all).")
   @Nullable String heads;
 
-  @Option(names = "--scores", description = "The scores before the softmax too, in all but .png.")
+  @Option(names = "--scores", description = "The scores before the softmax too, in all but pictures.")
   boolean scores;
 
-  @Option(names = "--f16-maps", description = "Half precision in .npz files.")
+  @Option(names = "--f16-maps", description = "Half precision in NPZ files.")
   boolean f16;
 
   @Option(
       names = "--linear-colour",
-      description = "Colour by weight, not its square root, in .png and .html files.")
+      description = "Colour by weight, not its square root, in PNG and HTML files.")
   boolean linear;
 
   private final List<AtomicFile> open = new ArrayList<>();
@@ -83,9 +83,9 @@ final class AttentionOutput implements AutoCloseable {
   private static void need(Set<AttentionFormat> given, String option, Set<AttentionFormat> wanted) {
     if (Collections.disjoint(given, wanted)) {
       String endings =
-          wanted.stream().map(AttentionFormat::ending).collect(Collectors.joining(" or "));
+          wanted.stream().map(AttentionFormat::ending).collect(Collectors.joining(" "));
       throw new IllegalArgumentException(
-          "%s shows in maps only: add --attention with a file that ends in %s"
+          "%s is for maps: add --attention FILE with one of the endings %s"
               .formatted(option, endings));
     }
   }

@@ -25,6 +25,7 @@ import picocli.CommandLine.ParentCommand;
       "Continue a text, and show what each head attended to.",
       "The continuation alone goes to standard output."
     },
+    parameterListHeading = "%n",
     abbreviateSynopsis = true,
     sortOptions = false,
     footerHeading = "%nExamples:%n",
@@ -64,8 +65,7 @@ final class GenerateCommand implements Callable<Integer> {
       names = "--overflow",
       paramLabel = "O",
       description =
-          "When the context is full: error, or slide, which forgets its older half (default:"
-              + " error).")
+          "Where the context is full: error, or slide to forget its older half (default: error).")
   Overflow overflow = Overflow.ERROR;
 
   @Mixin OutputOptions output;

@@ -1,12 +1,15 @@
 package dev.loupe.cli;
 
+import dev.loupe.Backend;
 import dev.loupe.BackendException;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.util.Locale;
 import java.util.concurrent.CancellationException;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -21,7 +24,9 @@ import picocli.CommandLine.UnmatchedArgumentException;
 @Command(
     name = "loupe",
     description = "GPT-2 on the JVM: generates text and shows what every head attended to.",
-    synopsisSubcommandLabel = "COMMAND ...",
+        synopsisSubcommandLabel = "COMMAND ...",
+    optionListHeading = "%n",
+    commandListHeading = "%nCommands:%n",
     versionProvider = Main.Version.class,
     subcommands = {
       GenerateCommand.class,
@@ -95,13 +100,12 @@ public final class Main {
     StringWriter help = new StringWriter();
     CommandLine commandLine =
         new CommandLine(main)
-            .setCaseInsensitiveEnumValuesAllowed(true)
             .setExpandAtFiles(false) // a text may well start with @
             .setUsageHelpWidth(Math.clamp(terminal.columns(), 55, 100))
             .setOut(new PrintWriter(help))
             .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
             .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
-    numbers(commandLine);
+    values(commandLine);
     try {
       int code = commandLine.execute(args);
       if (!help.toString().isEmpty()) {
@@ -113,34 +117,34 @@ public final class Main {
     }
   }
 
-  private static void numbers(CommandLine commandLine) {
-    CommandLine.ITypeConverter<Integer> whole =
-        text -> {
-          try {
-            return Integer.valueOf(text);
-          } catch (NumberFormatException e) {
-            throw new TypeConversionException("'%s' is not a whole number".formatted(text));
-          }
-        };
-    CommandLine.ITypeConverter<Long> wide =
-        text -> {
-          try {
-            return Long.valueOf(text);
-          } catch (NumberFormatException e) {
-            throw new TypeConversionException("'%s' is not a whole number".formatted(text));
-          }
-        };
-    CommandLine.ITypeConverter<Double> real =
-        text -> {
-          try {
-            return Double.valueOf(text);
-          } catch (NumberFormatException e) {
-            throw new TypeConversionException("'%s' is not a number".formatted(text));
-          }
-        };
-    commandLine.registerConverter(int.class, whole).registerConverter(Integer.class, whole);
-    commandLine.registerConverter(long.class, wide).registerConverter(Long.class, wide);
-    commandLine.registerConverter(double.class, real).registerConverter(Double.class, real);
+  /** How arguments are read, and what is said of those that can't be. */
+  private static void values(CommandLine commandLine) {
+    String whole = "a whole number up to %d";
+    CommandLine.ITypeConverter<Integer> ints =
+        value(Integer::valueOf, whole.formatted(Integer.MAX_VALUE));
+    CommandLine.ITypeConverter<Long> longs = value(Long::valueOf, whole.formatted(Long.MAX_VALUE));
+    commandLine.registerConverter(int.class, ints).registerConverter(Integer.class, ints);
+    commandLine.registerConverter(long.class, longs).registerConverter(Long.class, longs);
+    commandLine.registerConverter(double.class, value(Double::valueOf, "a number"));
+    commandLine.registerConverter(
+        Backend.class,
+        value(text -> Backend.valueOf(text.toUpperCase(Locale.ROOT)), "auto, cpu or cuda"));
+    commandLine.registerConverter(
+        GenerateCommand.Overflow.class,
+        value(
+            text -> GenerateCommand.Overflow.valueOf(text.toUpperCase(Locale.ROOT)),
+            "error or slide"));
+  }
+
+  private static <T> CommandLine.ITypeConverter<T> value(
+      Function<String, T> reader, String expected) {
+    return text -> {
+      try {
+        return reader.apply(text.strip());
+      } catch (IllegalArgumentException e) { // NumberFormatException is one
+        throw new TypeConversionException("'%s' is not %s".formatted(text, expected));
+      }
+    };
   }
 
   private int reportUsage(ParameterException e) {
@@ -149,7 +153,13 @@ public final class Main {
     if (e instanceof UnmatchedArgumentException unmatched) {
       String first = unmatched.getUnmatched().getFirst();
       if (unmatched.isUnknownOption()) {
-        what = "there is no option %s; put -- before a text that starts with -".formatted(first);
+                what = "there is no option " + first;
+        if (first.contains(" ")) {
+          what += "; put -- before a text that starts with -";
+        } else if (!unmatched.getSuggestions().isEmpty()) {
+          what += "; is %s meant?".formatted(unmatched.getSuggestions().getFirst());
+        }
+
       } else if (command.getSubcommands().isEmpty()) {
         what = "\"%s\" is one argument too many: put a text in quotes".formatted(first);
       } else {
@@ -197,14 +207,9 @@ public final class Main {
     return code;
   }
 
-  private static String outOfMemory(Throwable e) {
-    String heap =
-        String.valueOf(e.getMessage()).contains("heap")
-            ? ", or give Java more than its %d MB with JDK_JAVA_OPTIONS=-Xmx8g"
-                .formatted(Runtime.getRuntime().maxMemory() >> 20)
-            : "";
-    return "out of memory (%s): use a smaller model, a shorter text or fewer samples, layers or heads%s"
-        .formatted(e.getMessage(), heap);
+    private static String outOfMemory(Throwable e) {
+    return "out of memory (%s): use a smaller model, a shorter text or fewer samples, layers or heads"
+        .formatted(e.getMessage());
   }
 
   private static String defect(Throwable e) {

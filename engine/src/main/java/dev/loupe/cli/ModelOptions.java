@@ -27,6 +27,9 @@ final class ModelOptions {
 
   Path source() throws CheckpointException {
     if (model != null) {
+      if (model.toString().isEmpty()) {
+        throw new IllegalArgumentException("the model's name is empty: give a folder or a file");
+      }
       return model;
     }
     return Home.demoModel()

@@ -10,7 +10,7 @@ final class OutputOptions {
   @Option(
       names = "--logprobs",
       paramLabel = "K",
-      description = "The K likeliest tokens at each place, in --json and .json files (default: 0).")
+      description = "The K likeliest tokens at each place, where JSON is written (default: 0).")
   int logprobs;
 
   @Option(

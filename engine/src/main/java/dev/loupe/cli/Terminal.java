@@ -67,11 +67,17 @@ final class Terminal {
         isTerminal(STDERR));
   }
 
-  /** Streams of a test, none of them a terminal. */
-  static Terminal of(InputStream in, OutputStream out, OutputStream err) {
+  /** Streams of a test, all of them terminals or none. */
+  static Terminal of(InputStream in, OutputStream out, OutputStream err, boolean terminals) {
     return new Terminal(
-        in, out, new PrintStream(err, true, StandardCharsets.UTF_8), false, false, false);
+        in,
+        out,
+        new PrintStream(err, true, StandardCharsets.UTF_8),
+        terminals,
+        terminals,
+        terminals);
   }
+
 
   private static boolean isTerminal(int descriptor) {
     return call("isatty", descriptor) == 1;

@@ -49,7 +49,13 @@ final class TextInput {
       return decode(file.toString(), bytes(file));
     }
     if (text == null ? !terminal.inIsTerminal() : text.equals("-")) {
-      return decode("standard input", terminal.readAll());
+      try {
+        return decode("standard input", terminal.readAll());
+      } catch (InputException e) {
+        throw e;
+      } catch (IOException e) {
+        throw new InputException("standard input can't be read: " + e.getMessage());
+      }
     }
     return text == null ? "" : text;
   }

@@ -21,7 +21,9 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "weights",
     description = "Inspect and make GPT-2 checkpoints.",
-    synopsisSubcommandLabel = "COMMAND ...",
+        synopsisSubcommandLabel = "COMMAND ...",
+    optionListHeading = "%n",
+    commandListHeading = "%nCommands:%n",
     subcommands = {
       WeightsCommand.Inspect.class,
       WeightsCommand.MakeRandom.class
@@ -32,6 +34,7 @@ final class WeightsCommand {
   @Command(
       name = "inspect",
       description = "Show configuration, tensors and memory needs.",
+            parameterListHeading = "%n",
       footerHeading = "%nExamples:%n",
       footer = {"  loupe weights inspect", "  loupe weights inspect gpt2 --all"})
   static final class Inspect implements Callable<Integer> {
@@ -63,7 +66,9 @@ final class WeightsCommand {
 
   @Command(
       name = "make-random",
-      description = "Write a GPT-2 model with random weights, for tests and benchmarks.",
+            description = "Write a GPT-2 model with random weights, for tests and benchmarks.",
+      parameterListHeading = "%n",
+
       footerHeading = "%nExamples:%n",
       footer = {
         "  loupe weights make-random tiny-model --size tiny",
