@@ -60,7 +60,8 @@ public final class AttentionMaps {
               StandardOpenOption.WRITE,
               StandardOpenOption.DELETE_ON_CLOSE)) {
         // A full disk would otherwise show only when a page is written, as an InternalError.
-        long free = Files.getFileStore(file).getUsableSpace();
+        // (The file itself has no name any more: on Unix it goes when it is opened.)
+        long free = Files.getFileStore(file.getParent()).getUsableSpace();
         if (free < bytes) {
           throw new IOException("%d MB free in %s".formatted(free >> 20, file.getParent()));
         }
@@ -69,8 +70,7 @@ public final class AttentionMaps {
     } catch (IOException e) {
       OutOfMemoryError error =
           new OutOfMemoryError(
-              "attention maps of %d MB have no room: %s; choose fewer layers or heads"
-                  .formatted(bytes >> 20, e.getMessage()));
+              "attention maps of %d MB have no room: %s".formatted(bytes >> 20, e.getMessage()));
       error.initCause(e);
       throw error;
     }

@@ -75,7 +75,7 @@ final class AttentionCommand implements Callable<Integer> {
       files.open(1);
       List<Generation> runs;
       try (Loupe loupe = model.open(output.json);
-          Interrupt interrupt = new Interrupt()) {
+          Interrupt interrupt = new Interrupt(terminal)) {
         runs = new RunPrinter(terminal, output, 1, true, interrupt).run(loupe, request);
       }
       files.write(runs);

@@ -40,7 +40,9 @@ final class AttentionOutput implements AutoCloseable {
       description = "Only these heads, counted from 0 (default: all).")
   @Nullable String heads;
 
-  @Option(names = "--scores", description = "The scores before the softmax too, in all but pictures.")
+  @Option(
+      names = "--scores",
+      description = "The scores before the softmax too, in all but pictures.")
   boolean scores;
 
   @Option(names = "--f16-maps", description = "Half precision in NPZ files.")
@@ -159,27 +161,43 @@ final class AttentionOutput implements AutoCloseable {
   }
 
   /**
-   * Writes all files, then gives all their names.
+   * Writes the files of every run. One that can't be written does not keep the others from it: a
+   * run may have taken long.
    *
-   * @throws IOException if one can't be written; the message says which and why, and of those that
-   *     have no name yet nothing stays
+   * @throws IOException if a file can't be written; the message says which and why
+   * @throws IllegalArgumentException if the maps do not fit a format
    */
   void write(List<Generation> runs) throws IOException {
-    ColourScale colour = linear ? ColourScale.LINEAR : ColourScale.SQUARE_ROOT;
-    ExportOptions options = new ExportOptions(f16, colour);
+    IOException broken = null;
+    IllegalArgumentException unfit = null;
     for (int i = 0; i < open.size(); i++) {
       int sample = i / files.size();
       Path file = namesFor(sample, runs.size()).get(i % files.size());
       try {
-        AttentionFormat.of(file).write(runs.get(sample), options, open.get(i).path());
+        write(runs.get(sample), file, open.get(i));
       } catch (IOException e) {
-        String reason = e instanceof FileSystemException known ? known.getReason() : e.getMessage();
-        throw new IOException("%s can't be written: %s".formatted(file, reason), e);
+        broken = broken == null ? e : broken;
+      } catch (IllegalArgumentException e) {
+        unfit = unfit == null ? e : unfit;
       }
     }
-    for (AtomicFile file : open) {
-      file.commit();
+    if (broken != null) {
+      throw broken;
     }
+    if (unfit != null) {
+      throw unfit;
+    }
+  }
+
+  private void write(Generation run, Path file, AtomicFile to) throws IOException {
+    ColourScale colour = linear ? ColourScale.LINEAR : ColourScale.SQUARE_ROOT;
+    try {
+      AttentionFormat.of(file).write(run, new ExportOptions(f16, colour), to.path());
+    } catch (IOException e) {
+      String reason = e instanceof FileSystemException known ? known.getReason() : e.getMessage();
+      throw new IOException("%s can't be written: %s".formatted(file, reason), e);
+    }
+    to.commit();
   }
 
   /** Says which files now hold what. */

@@ -106,7 +106,7 @@ final class GenerateCommand implements Callable<Integer> {
       List<Generation> runs;
       boolean interrupted;
       try (Loupe loupe = model.open(output.json);
-          Interrupt interrupt = new Interrupt()) {
+          Interrupt interrupt = new Interrupt(terminal)) {
         boolean fileFollows = !attention.files.isEmpty();
         runs =
             new RunPrinter(terminal, output, samples, fileFollows, interrupt).run(loupe, request);

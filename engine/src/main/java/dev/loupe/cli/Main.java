@@ -24,7 +24,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
 @Command(
     name = "loupe",
     description = "GPT-2 on the JVM: generates text and shows what every head attended to.",
-        synopsisSubcommandLabel = "COMMAND ...",
+    synopsisSubcommandLabel = "COMMAND ...",
     optionListHeading = "%n",
     commandListHeading = "%nCommands:%n",
     versionProvider = Main.Version.class,
@@ -153,7 +153,7 @@ public final class Main {
     if (e instanceof UnmatchedArgumentException unmatched) {
       String first = unmatched.getUnmatched().getFirst();
       if (unmatched.isUnknownOption()) {
-                what = "there is no option " + first;
+        what = "there is no option " + first;
         if (first.contains(" ")) {
           what += "; put -- before a text that starts with -";
         } else if (!unmatched.getSuggestions().isEmpty()) {
@@ -207,7 +207,7 @@ public final class Main {
     return code;
   }
 
-    private static String outOfMemory(Throwable e) {
+  private static String outOfMemory(Throwable e) {
     return "out of memory (%s): use a smaller model, a shorter text or fewer samples, layers or heads"
         .formatted(e.getMessage());
   }

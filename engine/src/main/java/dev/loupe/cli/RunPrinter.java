@@ -61,12 +61,10 @@ final class RunPrinter implements Request.Listener {
     progress.update(layersDone, layers);
     if (layersDone == layers) {
       progress.clear();
-    }
-    if (interrupt.asked()) {
-      return false;
-    }
-    if (layersDone == layers && samples > 1) {
-      heading(0);
+      interrupt.onlyAsk(); // from here on there is something to keep
+      if (samples > 1) {
+        heading(0);
+      }
     }
     return true;
   }

@@ -78,7 +78,6 @@ final class Terminal {
         terminals);
   }
 
-
   private static boolean isTerminal(int descriptor) {
     return call("isatty", descriptor) == 1;
   }

@@ -21,20 +21,17 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "weights",
     description = "Inspect and make GPT-2 checkpoints.",
-        synopsisSubcommandLabel = "COMMAND ...",
+    synopsisSubcommandLabel = "COMMAND ...",
     optionListHeading = "%n",
     commandListHeading = "%nCommands:%n",
-    subcommands = {
-      WeightsCommand.Inspect.class,
-      WeightsCommand.MakeRandom.class
-    })
+    subcommands = {WeightsCommand.Inspect.class, WeightsCommand.MakeRandom.class})
 final class WeightsCommand {
   @ParentCommand Main main;
 
   @Command(
       name = "inspect",
       description = "Show configuration, tensors and memory needs.",
-            parameterListHeading = "%n",
+      parameterListHeading = "%n",
       footerHeading = "%nExamples:%n",
       footer = {"  loupe weights inspect", "  loupe weights inspect gpt2 --all"})
   static final class Inspect implements Callable<Integer> {
@@ -66,9 +63,8 @@ final class WeightsCommand {
 
   @Command(
       name = "make-random",
-            description = "Write a GPT-2 model with random weights, for tests and benchmarks.",
+      description = "Write a GPT-2 model with random weights, for tests and benchmarks.",
       parameterListHeading = "%n",
-
       footerHeading = "%nExamples:%n",
       footer = {
         "  loupe weights make-random tiny-model --size tiny",
@@ -124,7 +120,8 @@ final class WeightsCommand {
 
     private void write(RandomCheckpoint.Size chosen, Terminal terminal) throws IOException {
       ProgressBar progress = new ProgressBar(terminal, !quiet, "writing " + chosen.label());
-      try (Interrupt interrupt = new Interrupt()) {
+      try (Interrupt interrupt = new Interrupt(terminal)) {
+        interrupt.onlyAsk(); // what is begun has to be removed
         RandomCheckpoint.write(
             chosen,
             seed,

@@ -57,7 +57,7 @@ final class HeatMapPicture {
 
   static void write(MappedRun run, ExportOptions options, Path file) throws IOException {
     BufferedImage image = draw(run, options.colour(), PictureText.sansSerif());
-        ImageWriter writer = ImageIO.getImageWritersByFormatName("png").next();
+    ImageWriter writer = ImageIO.getImageWritersByFormatName("png").next();
     try (OutputStream bytes = Files.newOutputStream(file); // a device or a pipe stays one
         ImageOutputStream out = new MemoryCacheImageOutputStream(bytes)) {
       writer.setOutput(out);

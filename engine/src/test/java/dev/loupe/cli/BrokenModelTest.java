@@ -85,8 +85,7 @@ class BrokenModelTest {
   void theHeaderLiesAboutATensorsBytes() throws IOException {
     model.header(
         header -> {
-          JsonArray offsets =
-              header.getAsJsonObject("ln_f.weight").getAsJsonArray("data_offsets");
+          JsonArray offsets = header.getAsJsonObject("ln_f.weight").getAsJsonArray("data_offsets");
           offsets.set(1, new com.google.gson.JsonPrimitive(1L << 40));
         });
     inspectRefused(model.weights(), "ln_f.weight");

@@ -46,8 +46,7 @@ class CommandsTest {
     Ran both = Ran.loupe("attention", "To be or", "--attention", file, "--top", 3).well();
     assertEquals(three, both.out());
     assertTrue(both.err().contains(file.toString()), both.err());
-    assertEquals(
-        "", Ran.loupe("attention", "To be or", "--attention", file, "-q").well().err());
+    assertEquals("", Ran.loupe("attention", "To be or", "--attention", file, "-q").well().err());
   }
 
   @Test

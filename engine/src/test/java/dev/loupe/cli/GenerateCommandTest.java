@@ -26,10 +26,7 @@ class GenerateCommandTest {
     Sampling sampling = new Sampling(1.1, 40, 0.95, 0, 1, 5);
     try (Loupe loupe = Loupe.open(Golden.DEMO_MODEL, Options.defaults())) {
       String text =
-          loupe
-              .run(Request.text("ROMEO:").tokens(30).sampling(sampling))
-              .getFirst()
-              .text();
+          loupe.run(Request.text("ROMEO:").tokens(30).sampling(sampling)).getFirst().text();
       assertEquals(text, ran.out());
     }
     assertTrue(
@@ -60,8 +57,23 @@ class GenerateCommandTest {
   void everySamplingOptionReachesTheSampler() {
     JsonObject sampling =
         Ran.loupe(
-                "generate", "x", "-n", 1, "--json", "--temperature", 0.5, "--top-k", 7, "--top-p",
-                0.25, "--min-p", 0.125, "--repetition-penalty", 1.5, "--seed", "-3")
+                "generate",
+                "x",
+                "-n",
+                1,
+                "--json",
+                "--temperature",
+                0.5,
+                "--top-k",
+                7,
+                "--top-p",
+                0.25,
+                "--min-p",
+                0.125,
+                "--repetition-penalty",
+                1.5,
+                "--seed",
+                "-3")
             .well()
             .json()
             .getFirst()
@@ -87,28 +99,41 @@ class GenerateCommandTest {
   void jsonHasEveryFieldAndNoNaN() {
     Ran ran =
         Ran.loupe(
-                "generate", "ROMEO:", "-n", 6, "--greedy", "--json", "--logprobs", 3, "--samples",
+                "generate",
+                "ROMEO:",
+                "-n",
+                6,
+                "--greedy",
+                "--json",
+                "--logprobs",
+                3,
+                "--samples",
                 2)
             .well();
     assertFalse(ran.out().contains("NaN"), "null, never NaN");
     assertEquals(2, ran.json().size(), "one object a line, one line a sample");
     JsonObject run = ran.json().getFirst();
     assertEquals(
-        Set.of("schema", "text", "prompt_len", "model", "generation", "tokens", "attention",
-            "timing"),
+        Set.of(
+            "schema", "text", "prompt_len", "model", "generation", "tokens", "attention", "timing"),
         run.keySet());
     assertEquals("loupe/1", run.get("schema").getAsString());
     assertEquals(
         Set.of("source", "sha256", "n_layer", "n_head", "n_embd", "n_ctx", "activation", "dtype"),
         run.getAsJsonObject("model").keySet());
-    assertTrue(
-        run.getAsJsonObject("model").get("sha256").getAsString().matches("[0-9a-f]{64}"));
+    assertTrue(run.getAsJsonObject("model").get("sha256").getAsString().matches("[0-9a-f]{64}"));
     JsonObject generation = run.getAsJsonObject("generation");
     assertTrue(
         generation
             .keySet()
             .containsAll(
-                Set.of("strategy", "sampling", "seed", "backend", "device", "finish_reason",
+                Set.of(
+                    "strategy",
+                    "sampling",
+                    "seed",
+                    "backend",
+                    "device",
+                    "finish_reason",
                     "cropped")));
     assertEquals("length", generation.get("finish_reason").getAsString());
     assertEquals(
@@ -119,8 +144,17 @@ class GenerateCommandTest {
     for (JsonElement element : run.getAsJsonArray("tokens")) {
       JsonObject token = element.getAsJsonObject();
       assertEquals(
-          Set.of("id", "raw", "label", "bytes_hex", "char_span", "special", "generated", "logprob",
-              "rank", "top"),
+          Set.of(
+              "id",
+              "raw",
+              "label",
+              "bytes_hex",
+              "char_span",
+              "special",
+              "generated",
+              "logprob",
+              "rank",
+              "top"),
           token.keySet());
       assertEquals(at >= run.get("prompt_len").getAsInt(), token.get("generated").getAsBoolean());
       assertEquals(at == 0, token.get("logprob").isJsonNull(), "nothing precedes the first");
@@ -177,8 +211,7 @@ class GenerateCommandTest {
   @Test
   void anEmptyTextBeginsWithTheModelsOwnToken() {
     JsonObject run = Ran.reading("", "generate", "-n", 2, "--json").well().json().getFirst();
-    assertEquals(
-        1023, run.getAsJsonArray("tokens").get(0).getAsJsonObject().get("id").getAsInt());
+    assertEquals(1023, run.getAsJsonArray("tokens").get(0).getAsJsonObject().get("id").getAsInt());
     assertEquals(1, run.get("prompt_len").getAsInt());
   }
 

@@ -52,12 +52,30 @@ class OutputFilesTest {
     Path json = folder.resolve("a.json");
     Ran ran =
         Ran.loupe(
-                "generate", "ROMEO:", "-n", 5, "--greedy", "--attention", npz, "--attention", html,
-                "--attention", png, "--attention", csv, "--attention", json, "--layers", "1,3-4",
-                "--heads", "2", "--scores", "--logprobs", 2)
+                "generate",
+                "ROMEO:",
+                "-n",
+                5,
+                "--greedy",
+                "--attention",
+                npz,
+                "--attention",
+                html,
+                "--attention",
+                png,
+                "--attention",
+                csv,
+                "--attention",
+                json,
+                "--layers",
+                "1,3-4",
+                "--heads",
+                "2",
+                "--scores",
+                "--logprobs",
+                2)
             .well();
-    assertEquals(
-        List.of("a.PNG", "a.csv", "a.html", "a.json", "a.npz"), Ran.names(folder));
+    assertEquals(List.of("a.PNG", "a.csv", "a.html", "a.json", "a.npz"), Ran.names(folder));
     assertEquals(
         Set.of(
             "attention.npy",
@@ -91,8 +109,19 @@ class OutputFilesTest {
   void severalSamplesGetNumberedFiles() throws IOException {
     Ran ran =
         Ran.loupe(
-                "generate", "ROMEO:", "-n", 6, "--seed", 3, "--samples", 3, "--json", "--attention",
-                folder.resolve("a.b.json"), "--attention", folder.resolve("m.csv"))
+                "generate",
+                "ROMEO:",
+                "-n",
+                6,
+                "--seed",
+                3,
+                "--samples",
+                3,
+                "--json",
+                "--attention",
+                folder.resolve("a.b.json"),
+                "--attention",
+                folder.resolve("m.csv"))
             .well();
     assertEquals(
         List.of("a.b-1.json", "a.b-2.json", "a.b-3.json", "m-1.csv", "m-2.csv", "m-3.csv"),
@@ -101,8 +130,7 @@ class OutputFilesTest {
       Path file = folder.resolve("a.b-" + (i + 1) + ".json");
       JsonObject printed = ran.json().get(i);
       assertEquals(printed.get("text"), json(file).get("text"));
-      assertEquals(
-          file.toString(), printed.getAsJsonObject("attention").get("file").getAsString());
+      assertEquals(file.toString(), printed.getAsJsonObject("attention").get("file").getAsString());
       assertTrue(ran.err().contains(file.toString()), ran.err());
       assertTrue(ran.err().contains("m-" + (i + 1) + ".csv"), ran.err());
     }
@@ -154,7 +182,11 @@ class OutputFilesTest {
   @Test
   void oneFileThatCannotBeBegunLeavesNoOther() throws IOException {
     Ran.loupe(
-            "attention", "x", "--attention", folder.resolve("a.npz"), "--attention",
+            "attention",
+            "x",
+            "--attention",
+            folder.resolve("a.npz"),
+            "--attention",
             folder.resolve("missing").resolve("b.npz"))
         .refused(Main.FAILED, "b.npz");
     assertEquals(List.of(), Ran.names(folder));
@@ -170,16 +202,23 @@ class OutputFilesTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"npz", "json", "csv", "html"})
-  void aFullDiskFailsWholly(String ending) throws IOException {
+  void aFullDiskIsSaidAndTheOtherFilesAreWhole(String ending) throws IOException {
     Path full = Path.of("/dev/full");
     assumeTrue(Files.exists(full), "no /dev/full here");
     Path target = Files.createSymbolicLink(folder.resolve("full." + ending), full);
-    Ran ran =
-        Ran.loupe(
-            "attention", "ROMEO:", "--attention", folder.resolve("first.csv"), "--attention",
-            target);
-    ran.refused(Main.FAILED, target, "can't be written", "No space left");
-        assertEquals(List.of("full." + ending), Ran.names(folder));
+    Ran.loupe(
+            "attention",
+            "ROMEO:",
+            "--attention",
+            folder.resolve("a.csv"),
+            "--attention",
+            target,
+            "--attention",
+            folder.resolve("z.csv"))
+        .refused(Main.FAILED, target, "can't be written", "No space left");
+    assertEquals(List.of("a.csv", "full." + ending, "z.csv"), Ran.names(folder));
+    assertArrayEquals(
+        Files.readAllBytes(folder.resolve("a.csv")), Files.readAllBytes(folder.resolve("z.csv")));
   }
 
   @ParameterizedTest
@@ -206,5 +245,4 @@ class OutputFilesTest {
     }
     assertTrue(read.get().length > 100);
   }
-
 }

@@ -88,8 +88,21 @@ class ProcessTest {
     Process process =
         start(
             java(
-                Main.class, List.of(), "generate", "ROMEO:", "-n", 4000, "--overflow", "slide",
-                "--layers", 2, "--heads", 1, "--attention", made.resolve("a.json"), "--attention",
+                Main.class,
+                List.of(),
+                "generate",
+                "ROMEO:",
+                "-n",
+                4000,
+                "--overflow",
+                "slide",
+                "--layers",
+                2,
+                "--heads",
+                1,
+                "--attention",
+                made.resolve("a.json"),
+                "--attention",
                 made.resolve("a.npz")));
     InputStream out = process.getInputStream();
     byte[] first = out.readNBytes(20);
@@ -126,8 +139,20 @@ class ProcessTest {
     Process process =
         start(
             java(
-                Main.class, List.of(), "generate", "ROMEO:", "-n", 4000, "--overflow", "slide",
-                "--layers", 2, "--heads", 1, "--attention", made.resolve("a.npz")));
+                Main.class,
+                List.of(),
+                "generate",
+                "ROMEO:",
+                "-n",
+                4000,
+                "--overflow",
+                "slide",
+                "--layers",
+                2,
+                "--heads",
+                1,
+                "--attention",
+                made.resolve("a.npz")));
     assertTrue(process.getInputStream().read() >= 0);
     assertEquals(1, Ran.names(made).size(), "begun");
     process.destroy(); // SIGTERM
@@ -142,7 +167,8 @@ class ProcessTest {
 
     @SuppressWarnings("BusyWait")
     public static void main(String[] args) throws Exception {
-      try (Interrupt interrupt = new Interrupt()) {
+      try (Interrupt interrupt = new Interrupt(Terminal.system())) {
+        interrupt.onlyAsk();
         System.out.write('r');
         System.out.flush();
         while (!interrupt.asked()) {
@@ -175,8 +201,19 @@ class ProcessTest {
     Process process =
         start(
             java(
-                Main.class, small, "generate", "x", "-n", 250, "--samples", 40, "--logprobs", 100,
-                "--json", "--attention", made.resolve("a.npz")));
+                Main.class,
+                small,
+                "generate",
+                "x",
+                "-n",
+                250,
+                "--samples",
+                40,
+                "--logprobs",
+                100,
+                "--json",
+                "--attention",
+                made.resolve("a.npz")));
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
     assertTrue(process.waitFor(50, TimeUnit.SECONDS));
     new Ran(process.exitValue(), out, said())
@@ -191,8 +228,7 @@ class ProcessTest {
         java(Main.class, List.of(), "generate", "x", "-n", 4000, "--overflow", "slide")) {
       line.append('\'').append(word.replace("'", "'\\''")).append("' ");
     }
-    Process process =
-        start(List.of("bash", "-c", line + "| head -c 1; exit ${PIPESTATUS[0]}"));
+    Process process = start(List.of("bash", "-c", line + "| head -c 1; exit ${PIPESTATUS[0]}"));
     assertEquals(1, process.getInputStream().readAllBytes().length);
     assertTrue(process.waitFor(50, TimeUnit.SECONDS));
     assertEquals(0, process.exitValue());

@@ -45,8 +45,7 @@ record Ran(int code, String out, String err) {
   private static Ran run(byte[] in, OutputStream out, boolean terminals, Object... args) {
     ByteArrayOutputStream err = new ByteArrayOutputStream();
     String[] words = Stream.of(args).map(Object::toString).toArray(String[]::new);
-    int code =
-        Main.run(Terminal.of(new ByteArrayInputStream(in), out, err, terminals), words);
+    int code = Main.run(Terminal.of(new ByteArrayInputStream(in), out, err, terminals), words);
     String printed = out instanceof ByteArrayOutputStream bytes ? bytes.toString(UTF_8) : "";
     return new Ran(code, printed, err.toString(UTF_8));
   }

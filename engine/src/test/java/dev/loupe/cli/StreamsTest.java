@@ -46,8 +46,16 @@ class StreamsTest {
 
   @ParameterizedTest
   @ValueSource(
-      strings = {"generate x -n 20", "generate x -n 2 --json", "attention x", "weights inspect",
-        "doctor", "--help", "generate --help", "--version"})
+      strings = {
+        "generate x -n 20",
+        "generate x -n 2 --json",
+        "attention x",
+        "weights inspect",
+        "doctor",
+        "--help",
+        "generate --help",
+        "--version"
+      })
   void endsQuietlyWhereNobodyReads(String command) {
     Failing out = new Failing("Broken pipe", 1);
     Ran ran = Ran.into(out, (Object[]) command.split(" ", -1));
@@ -58,8 +66,16 @@ class StreamsTest {
 
   @ParameterizedTest
   @ValueSource(
-      strings = {"generate x -n 20", "generate x -n 2 --json", "attention x", "weights inspect",
-        "doctor", "--help", "generate --help", "--version"})
+      strings = {
+        "generate x -n 20",
+        "generate x -n 2 --json",
+        "attention x",
+        "weights inspect",
+        "doctor",
+        "--help",
+        "generate --help",
+        "--version"
+      })
   void saysThatOutputCannotBeWritten(String command) {
     Failing out = new Failing("No space left on device", 1);
     Ran.into(out, (Object[]) command.split(" ", -1))
@@ -71,8 +87,7 @@ class StreamsTest {
   void aFileIsStillWrittenWhereNobodyReadsTheText() throws IOException {
     Path file = folder.resolve("a.json");
     Failing out = new Failing("Broken pipe", 1);
-    Ran ran =
-        Ran.into(out, "generate", "x", "-n", 20, "--greedy", "--attention", file);
+    Ran ran = Ran.into(out, "generate", "x", "-n", 20, "--greedy", "--attention", file);
     assertEquals(0, ran.code(), ran.err());
     assertEquals(1, out.failures, "it is not tried again");
     String whole = Ran.loupe("generate", "x", "-n", 20, "--greedy").well().out();
@@ -176,8 +191,9 @@ class StreamsTest {
   @Test
   void aPipeGetsControlCharactersAndATerminalDoesNot() {
     String prompt = "\u0007\u0007\u0007\u0007\u0007\u0007\u0007\u0007";
-    Object[] args = {"generate", prompt, "-n", 4, "--temperature", 5, "--top-k", 0, "--top-p", 1,
-      "--seed", 11};
+    Object[] args = {
+      "generate", prompt, "-n", 4, "--temperature", 5, "--top-k", 0, "--top-p", 1, "--seed", 11
+    };
     String piped = Ran.loupe(args).well().out();
     String shown = Ran.onTerminal(args).well().out();
     assertEquals(RunPrinter.harmless(piped), shown.stripTrailing() + trailing(piped));
@@ -197,9 +213,15 @@ class StreamsTest {
     List<ProgressBar> hidden =
         List.of(
             new ProgressBar(terminal, false, "reading"), new ProgressBar(pipe, true, "reading"));
+    ProgressBar brief = new ProgressBar(terminal, true, "brief");
     shown.update(1, 4);
+    brief.update(1, 4);
     assertEquals("", err.toString(UTF_8), "short work needs no bar");
-    Thread.sleep(320);
+    brief.clear();
+    Thread.sleep(600);
+    assertTrue(err.toString(UTF_8).matches("\\rreading \\[\\.+]   0%"), "without any news");
+    err.reset();
+
     for (ProgressBar bar : hidden) {
       bar.update(2, 4);
       bar.clear();

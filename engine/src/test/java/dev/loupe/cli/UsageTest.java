@@ -143,7 +143,8 @@ class UsageTest {
   void theHelpNamesOptionsAndDefaults() {
     String help = Ran.loupe("generate", "--help").out();
     for (String option : List.of("--file", "--ids", "--samples", "--seed", "--attention", "-m")) {
-      long lines = help.lines().filter(line -> line.matches(" +(-., )?" + option + "\\b.*")).count();
+      long lines =
+          help.lines().filter(line -> line.matches(" +(-., )?" + option + "\\b.*")).count();
       assertTrue(lines >= 1, option + " in\n" + help);
     }
     assertTrue(help.contains("(default: 0.8)") && help.contains("(default: 40)"), help);
