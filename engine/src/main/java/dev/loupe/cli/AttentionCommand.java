@@ -10,6 +10,7 @@ import java.io.StringWriter;
 import java.util.List;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
@@ -18,31 +19,40 @@ import picocli.CommandLine.ParentCommand;
 /** {@code loupe attention}: one pass over a text, maps out, no generation. */
 @Command(
     name = "attention",
-    description = "Read a text and show what each token attended to.",
-    mixinStandardHelpOptions = true)
+    description = {
+      "Read a text and show what each token attended to.",
+      "Without --attention a table of it goes to standard output."
+    },
+    parameterListHeading = "%n",
+    abbreviateSynopsis = true,
+    sortOptions = false,
+    footerHeading = "%nExamples:%n",
+    footer = {
+      "  loupe attention \"To be or not to be\"",
+      "  loupe attention \"To be\" --layers 0-2 --heads 1 --top 5",
+      "  loupe attention --file poem.txt --attention poem.npz"
+    })
 final class AttentionCommand implements Callable<Integer> {
   private static final int DEFAULT_TOP = 3;
 
   @ParentCommand Main main;
-  @Mixin ModelOptions model;
   @Mixin TextInput input;
-  @Mixin AttentionOutput attention;
-  @Mixin OutputOptions output;
 
   @Option(
       names = "--top",
       paramLabel = "K",
       description =
           "Print the K tokens that each token read most, averaged over the chosen layers and"
-              + " heads (default: 3 where no file is written).")
+              + " heads (default: 3, or no table where a file is written).")
   @Nullable Integer top;
 
-  @Option(
-      names = "--logprobs",
-      paramLabel = "K",
-      description = "With --json: the K likeliest tokens at each place (default: 0).",
-      defaultValue = "0")
-  int logprobs;
+  @Mixin OutputOptions output;
+
+  @ArgGroup(validate = false, order = 1, heading = "%nAttention maps:%n")
+  AttentionOutput attention = new AttentionOutput();
+
+  @ArgGroup(validate = false, order = 2, heading = "%nModel:%n")
+  ModelOptions model = new ModelOptions();
 
   @Override
   public Integer call() throws IOException {
@@ -50,27 +60,36 @@ final class AttentionCommand implements Callable<Integer> {
     if (top != null && top < 1) {
       throw new IllegalArgumentException("--top %d: not 1 or more".formatted(top));
     }
+    if (top != null && output.json) {
+      throw new IllegalArgumentException("give one of --top and --json, not both");
+    }
+    output.check(attention);
+    attention.check(true);
     Request request =
-        input.request(terminal).tokens(0).logprobs(logprobs).attention(attention.selection());
+        input
+            .request(terminal)
+            .tokens(0)
+            .logprobs(output.logprobs)
+            .attention(attention.selection());
     try (AttentionOutput files = attention) {
       files.open(1);
       List<Generation> runs;
       try (Loupe loupe = model.open(output.json);
-          Interrupt interrupt = new Interrupt()) {
-        runs = new RunPrinter(terminal, output, 1, interrupt).run(loupe, request);
+          Interrupt interrupt = new Interrupt(terminal)) {
+        runs = new RunPrinter(terminal, output, 1, true, interrupt).run(loupe, request);
       }
       files.write(runs);
       Generation run = runs.getFirst();
       if (output.json) {
         StringWriter json = new StringWriter();
-        RunJson.write(run, attention.firstFile(), json);
+        RunJson.write(run, attention.firstFile(0, 1), json);
         terminal.print(json.toString());
       } else if (top != null || attention.files.isEmpty()) {
         int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
         terminal.print(AttentionTable.render(run, top == null ? DEFAULT_TOP : top, columns));
       }
       if (!output.quiet) {
-        attention.announce(terminal, run);
+        attention.announce(terminal, runs);
       }
       return 0;
     }

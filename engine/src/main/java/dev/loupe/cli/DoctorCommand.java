@@ -16,8 +16,8 @@ import picocli.CommandLine.ParentCommand;
 /** {@code loupe doctor}: what was found, what is missing and how to get it. */
 @Command(
     name = "doctor",
-    description = "Check what this machine offers to Loupe.",
-    mixinStandardHelpOptions = true)
+    description = "Check this machine and the demo model.",
+    optionListHeading = "%n")
 final class DoctorCommand implements Callable<Integer> {
   @ParentCommand Main main;
 

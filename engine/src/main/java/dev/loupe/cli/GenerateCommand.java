@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
@@ -20,8 +21,19 @@ import picocli.CommandLine.ParentCommand;
 /** {@code loupe generate}: text to standard output as it is produced. */
 @Command(
     name = "generate",
-    description = "Continue a text, and show what each head attended to.",
-    mixinStandardHelpOptions = true)
+    description = {
+      "Continue a text, and show what each head attended to.",
+      "The continuation alone goes to standard output."
+    },
+    parameterListHeading = "%n",
+    abbreviateSynopsis = true,
+    sortOptions = false,
+    footerHeading = "%nExamples:%n",
+    footer = {
+      "  loupe generate \"ROMEO:\" -n 40 --seed 1",
+      "  loupe generate \"ROMEO:\" --greedy --attention run.html",
+      "  cat play.txt | loupe generate -m gpt2 --json > run.json"
+    })
 final class GenerateCommand implements Callable<Integer> {
   enum Overflow {
     ERROR,
@@ -29,11 +41,7 @@ final class GenerateCommand implements Callable<Integer> {
   }
 
   @ParentCommand Main main;
-  @Mixin ModelOptions model;
   @Mixin TextInput input;
-  @Mixin SamplingOptions sampling;
-  @Mixin AttentionOutput attention;
-  @Mixin OutputOptions output;
 
   @Option(
       names = "-n",
@@ -44,9 +52,8 @@ final class GenerateCommand implements Callable<Integer> {
   @Option(
       names = "--samples",
       paramLabel = "N",
-      description = "Continuations of the same text (default: 1).",
-      defaultValue = "1")
-  int samples;
+      description = "Continuations of the same text (default: 1).")
+  int samples = 1;
 
   @Option(
       names = "--stop",
@@ -55,21 +62,28 @@ final class GenerateCommand implements Callable<Integer> {
   List<String> stops = new ArrayList<>();
 
   @Option(
-      names = "--logprobs",
-      paramLabel = "K",
-      description = "With --json: the K likeliest tokens at each place (default: 0).",
-      defaultValue = "0")
-  int logprobs;
-
-  @Option(
       names = "--overflow",
-      paramLabel = "error|slide",
-      description = "When the context is full: refuse, or forget its older half (default: error).")
+      paramLabel = "O",
+      description =
+          "Where the context is full: error, or slide to forget its older half (default: error).")
   Overflow overflow = Overflow.ERROR;
+
+  @Mixin OutputOptions output;
+
+  @ArgGroup(validate = false, order = 1, heading = "%nHow tokens are chosen:%n")
+  SamplingOptions sampling = new SamplingOptions();
+
+  @ArgGroup(validate = false, order = 2, heading = "%nAttention maps:%n")
+  AttentionOutput attention = new AttentionOutput();
+
+  @ArgGroup(validate = false, order = 3, heading = "%nModel:%n")
+  ModelOptions model = new ModelOptions();
 
   @Override
   public Integer call() throws IOException {
     Terminal terminal = main.terminal();
+    output.check(attention);
+    attention.check(false);
     Sampling chosen = sampling.sampling();
     Request request =
         input
@@ -81,8 +95,8 @@ final class GenerateCommand implements Callable<Integer> {
     if (tokens != null) {
       request.tokens(tokens);
     }
-    if (output.json) {
-      request.logprobs(logprobs);
+    if (output.json || !attention.files.isEmpty()) {
+      request.logprobs(output.logprobs);
     }
     if (!attention.files.isEmpty()) {
       request.attention(attention.selection());
@@ -92,8 +106,10 @@ final class GenerateCommand implements Callable<Integer> {
       List<Generation> runs;
       boolean interrupted;
       try (Loupe loupe = model.open(output.json);
-          Interrupt interrupt = new Interrupt()) {
-        runs = new RunPrinter(terminal, output, samples, interrupt).run(loupe, request);
+          Interrupt interrupt = new Interrupt(terminal)) {
+        boolean fileFollows = !attention.files.isEmpty();
+        runs =
+            new RunPrinter(terminal, output, samples, fileFollows, interrupt).run(loupe, request);
         interrupted = interrupt.asked();
       }
       files.write(runs);
@@ -107,7 +123,7 @@ final class GenerateCommand implements Callable<Integer> {
     if (output.json) {
       for (Generation run : runs) {
         StringWriter json = new StringWriter();
-        RunJson.write(run, attention.firstFile(), json);
+        RunJson.write(run, attention.firstFile(run.sample(), samples), json);
         terminal.print(json.toString());
       }
     }
@@ -116,21 +132,26 @@ final class GenerateCommand implements Callable<Integer> {
     }
     Generation run = runs.getFirst();
     Generation.Timing timing = run.timing();
+    int written = 0;
+    for (Generation each : runs) {
+      written += each.tokens().size() - each.promptLength();
+    }
     terminal.say(
         String.format(
             Locale.ROOT,
-            "[read %d tokens in %.0f ms, wrote %d in %.0f ms (%.0f tokens/s) on %s; %s]",
-            timing.prefillTokens(),
+            "[read %s in %.0f ms, wrote %d in %.0f ms (%.0f tokens/s) on %s; %s%s]",
+            RunPrinter.tokens(timing.prefillTokens()),
             timing.prefillMs(),
-            timing.decodeTokens() * runs.size(),
+            written,
             timing.decodeMs(),
-            timing.decodeTokens() * runs.size() / Math.max(timing.decodeMs(), 1e-3) * 1000,
+            written / Math.max(timing.decodeMs(), 1e-3) * 1000,
             run.model().device(),
-            chosen.isGreedy() ? "greedy" : "seed " + chosen.seed()));
+            chosen.isGreedy() ? "greedy" : "seed " + chosen.seed(),
+            run.finish() == Generation.Finish.INTERRUPTED ? "; interrupted" : ""));
     if (run.cropped() > 0) {
       terminal.say(
           "[the context slid: the first %d tokens were forgotten]".formatted(run.cropped()));
     }
-    attention.announce(terminal, run);
+    attention.announce(terminal, runs);
   }
 }

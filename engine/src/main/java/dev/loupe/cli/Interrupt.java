@@ -5,8 +5,9 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Ctrl-C. During work that can end early with what it has, the first one asks it to; otherwise, and
- * at the second one, the program ends at once. Unfinished files are removed on the way out.
+ * Ctrl-C. Where work has something to keep, the first one asks it to end with what it has;
+ * otherwise, and at the second one, the program ends at once. Unfinished files are removed on the
+ * way out.
  *
  * <p>Java has no public way to hear a signal without ending; sun.misc.Signal, which the JDK keeps
  * for this, is reached by reflection, and where it is missing every Ctrl-C ends at once.
@@ -14,12 +15,19 @@ import org.jspecify.annotations.Nullable;
 final class Interrupt implements AutoCloseable {
   static final int EXIT_CODE = 130; // 128 + SIGINT, as shells have it
 
+  private final Terminal terminal;
   private final AtomicInteger asked = new AtomicInteger();
+  private volatile boolean onlyAsk;
   private final @Nullable Object before;
 
-  /** From here to {@link #close} the first Ctrl-C only asks. */
-  Interrupt() {
+  Interrupt(Terminal terminal) {
+    this.terminal = terminal;
     before = handle(null);
+  }
+
+  /** From here to {@link #close} the first Ctrl-C only asks. */
+  void onlyAsk() {
+    onlyAsk = true;
   }
 
   boolean asked() {
@@ -27,7 +35,10 @@ final class Interrupt implements AutoCloseable {
   }
 
   private void hear() {
-    if (asked.getAndIncrement() > 0) {
+    if (asked.getAndIncrement() > 0 || !onlyAsk) {
+      if (terminal.errIsTerminal()) {
+        terminal.say(""); // whatever stood on this line, the shell's prompt begins one
+      }
       System.exit(EXIT_CODE);
     }
   }

@@ -1,21 +1,33 @@
 package dev.loupe.cli;
 
+import dev.loupe.Backend;
 import dev.loupe.BackendException;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.CheckpointException;
+import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.io.UncheckedIOException;
+import java.util.Locale;
 import java.util.concurrent.CancellationException;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.ScopeType;
+import picocli.CommandLine.TypeConversionException;
+import picocli.CommandLine.UnmatchedArgumentException;
 
 /** The program: its commands, and what becomes of their errors. */
 @Command(
     name = "loupe",
     description = "GPT-2 on the JVM: generates text and shows what every head attended to.",
-    mixinStandardHelpOptions = true,
+    synopsisSubcommandLabel = "COMMAND ...",
+    optionListHeading = "%n",
+    commandListHeading = "%nCommands:%n",
     versionProvider = Main.Version.class,
     subcommands = {
       GenerateCommand.class,
@@ -32,9 +44,15 @@ import picocli.CommandLine.ScopeType;
       "4:backend not available",
       "5:out of memory",
       "130:interrupted"
+    },
+    footerHeading = "%nTo begin with:%n",
+    footer = {
+      "  loupe generate \"ROMEO:\"",
+      "  loupe attention \"To be or not to be\"",
+      "  loupe generate --help"
     })
 public final class Main {
-  static final int DEFECT = 1;
+  static final int FAILED = 1;
   static final int BAD_USAGE = 2;
   static final int BAD_INPUT = 3;
   static final int NO_BACKEND = 4;
@@ -43,10 +61,23 @@ public final class Main {
   private final Terminal terminal;
 
   @Option(
+      names = {"-h", "--help"},
+      scope = ScopeType.INHERIT,
+      usageHelp = true,
+      description = "Show this help.")
+  boolean help;
+
+  @Option(
       names = {"-v", "--verbose"},
       scope = ScopeType.INHERIT,
       description = "Stack traces with errors.")
   boolean verbose;
+
+  @Option(
+      names = {"-V", "--version"},
+      versionHelp = true,
+      description = "Show the versions of Loupe and Java.")
+  boolean version;
 
   private Main(Terminal terminal) {
     this.terminal = terminal;
@@ -60,33 +91,96 @@ public final class Main {
     return terminal;
   }
 
+  private static String commandsOf(CommandSpec spec) {
+    return "there are " + String.join(", ", spec.subcommands().keySet());
+  }
+
   /** Runs one command and gives its exit code. */
   static int run(Terminal terminal, String... args) {
     Main main = new Main(terminal);
+    StringWriter help = new StringWriter();
     CommandLine commandLine =
         new CommandLine(main)
-            .setCaseInsensitiveEnumValuesAllowed(true)
-            .setUsageHelpWidth(Math.clamp(terminal.columns(), 60, 100))
-            .setParameterExceptionHandler(
-                (e, given) -> {
-                  String command = e.getCommandLine().getCommandSpec().qualifiedName(" ");
-                  terminal.say("loupe: %s (try %s --help)".formatted(sentence(e), command));
-                  return BAD_USAGE;
-                })
+            .setExpandAtFiles(false) // a text may well start with @
+            .setUsageHelpWidth(Math.clamp(terminal.columns(), 55, 100))
+            .setOut(new PrintWriter(help))
+            .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
             .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
-    commandLine.setOut(terminal.writer());
+    values(commandLine);
     try {
-      return commandLine.execute(args);
-    } catch (OutOfMemoryError e) {
+      int code = commandLine.execute(args);
+      if (!help.toString().isEmpty()) {
+        terminal.print(help.toString());
+      }
+      return code;
+    } catch (Throwable e) { // errors of the virtual machine too: memory, native libraries
       return main.report(e);
     }
   }
 
+  /** How arguments are read, and what is said of those that can't be. */
+  private static void values(CommandLine commandLine) {
+    String whole = "a whole number up to %d";
+    CommandLine.ITypeConverter<Integer> ints =
+        value(Integer::valueOf, whole.formatted(Integer.MAX_VALUE));
+    CommandLine.ITypeConverter<Long> longs = value(Long::valueOf, whole.formatted(Long.MAX_VALUE));
+    commandLine.registerConverter(int.class, ints).registerConverter(Integer.class, ints);
+    commandLine.registerConverter(long.class, longs).registerConverter(Long.class, longs);
+    commandLine.registerConverter(double.class, value(Double::valueOf, "a number"));
+    commandLine.registerConverter(
+        Backend.class,
+        value(text -> Backend.valueOf(text.toUpperCase(Locale.ROOT)), "auto, cpu or cuda"));
+    commandLine.registerConverter(
+        GenerateCommand.Overflow.class,
+        value(
+            text -> GenerateCommand.Overflow.valueOf(text.toUpperCase(Locale.ROOT)),
+            "error or slide"));
+  }
+
+  private static <T> CommandLine.ITypeConverter<T> value(
+      Function<String, T> reader, String expected) {
+    return text -> {
+      try {
+        return reader.apply(text.strip());
+      } catch (IllegalArgumentException e) { // NumberFormatException is one
+        throw new TypeConversionException("'%s' is not %s".formatted(text, expected));
+      }
+    };
+  }
+
+  private int reportUsage(ParameterException e) {
+    CommandLine command = e.getCommandLine();
+    String what = firstLine(e);
+    if (e instanceof UnmatchedArgumentException unmatched) {
+      String first = unmatched.getUnmatched().getFirst();
+      if (unmatched.isUnknownOption()) {
+        what = "there is no option " + first;
+        if (first.contains(" ")) {
+          what += "; put -- before a text that starts with -";
+        } else if (!unmatched.getSuggestions().isEmpty()) {
+          what += "; is %s meant?".formatted(unmatched.getSuggestions().getFirst());
+        }
+
+      } else if (command.getSubcommands().isEmpty()) {
+        what = "\"%s\" is one argument too many: put a text in quotes".formatted(first);
+      } else {
+        what = "there is no command %s; ".formatted(first) + commandsOf(command.getCommandSpec());
+      }
+    } else if (e.getClass() == ParameterException.class && !command.getSubcommands().isEmpty()) {
+      what = "no command given; " + commandsOf(command.getCommandSpec());
+    }
+    terminal.say(
+        "loupe: %s (try %s --help)".formatted(what, command.getCommandSpec().qualifiedName(" ")));
+    return BAD_USAGE;
+  }
+
   /** Says what went wrong in one sentence. */
   private int report(Throwable e) {
+    if (e instanceof Terminal.BrokenPipe) {
+      return 0; // whoever read has had enough
+    }
     int code =
         switch (e) {
-          case Terminal.BrokenPipe _ -> 0; // whoever read has had enough
           case CancellationException _ -> Interrupt.EXIT_CODE;
           case CheckpointException _ -> BAD_INPUT;
           case InputException _ -> BAD_INPUT;
@@ -94,11 +188,18 @@ public final class Main {
           case BackendException _ -> NO_BACKEND;
           case OutOfMemoryError _ -> OUT_OF_MEMORY;
           case IllegalArgumentException _ -> BAD_USAGE;
-          default -> DEFECT;
+          default -> FAILED;
         };
-    if (code != 0) {
-      terminal.say("loupe: " + (code == OUT_OF_MEMORY ? outOfMemory(e) : sentence(e)));
-    }
+    terminal.say(
+        "loupe: "
+            + switch (code) {
+              case OUT_OF_MEMORY -> outOfMemory(e);
+              case FAILED ->
+                  e instanceof IOException || e instanceof UncheckedIOException
+                      ? firstLine(e)
+                      : defect(e);
+              default -> firstLine(e);
+            });
     if (verbose) {
       StringWriter trace = new StringWriter();
       e.printStackTrace(new PrintWriter(trace, true));
@@ -112,8 +213,13 @@ public final class Main {
         .formatted(e.getMessage());
   }
 
-  private static String sentence(Throwable e) {
-    String message = e.getMessage();
+  private static String defect(Throwable e) {
+    return "a defect of Loupe, please report it: %s%s (-v shows where)"
+        .formatted(e.getClass().getSimpleName(), e.getMessage() == null ? "" : ", " + firstLine(e));
+  }
+
+  private static String firstLine(Throwable e) {
+    @Nullable String message = e.getMessage();
     return message == null || message.isBlank()
         ? e.getClass().getSimpleName()
         : message.lines().findFirst().orElse(message);
@@ -125,7 +231,8 @@ public final class Main {
     public String[] getVersion() {
       String version = Main.class.getPackage().getImplementationVersion();
       return new String[] {
-        "loupe %s, Java %s".formatted(version == null ? "(unpackaged)" : version, Runtime.version())
+        "loupe %s, Java %s"
+            .formatted(version == null ? "(built from source)" : version, Runtime.version())
       };
     }
   }

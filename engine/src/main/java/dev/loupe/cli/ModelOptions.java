@@ -16,10 +16,7 @@ final class ModelOptions {
       description = "GPT-2 folder or weights file (default: the bundled Shakespeare demo).")
   @Nullable Path model;
 
-  @Option(
-      names = "--backend",
-      paramLabel = "auto|cpu|cuda",
-      description = "What to run on (default: auto).")
+  @Option(names = "--backend", paramLabel = "B", description = "auto, cpu or cuda (default: auto).")
   Backend backend = Backend.AUTO;
 
   @Option(
@@ -30,6 +27,9 @@ final class ModelOptions {
 
   Path source() throws CheckpointException {
     if (model != null) {
+      if (model.toString().isEmpty()) {
+        throw new IllegalArgumentException("the model's name is empty: give a folder or a file");
+      }
       return model;
     }
     return Home.demoModel()

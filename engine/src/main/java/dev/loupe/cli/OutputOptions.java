@@ -2,13 +2,34 @@ package dev.loupe.cli;
 
 import picocli.CommandLine.Option;
 
-/** How much to say. */
+/** What to print, and how much to say. */
 final class OutputOptions {
-  @Option(names = "--json", description = "One JSON object a run on standard output.")
+  @Option(names = "--json", description = "Print one JSON object per run, on one line.")
   boolean json;
+
+  @Option(
+      names = "--logprobs",
+      paramLabel = "K",
+      description = "The K likeliest tokens at each place, where JSON is written (default: 0).")
+  int logprobs;
 
   @Option(
       names = {"-q", "--quiet"},
       description = "Nothing on standard error but errors.")
   boolean quiet;
+
+  /**
+   * Refuses a wish that nothing would show.
+   *
+   * @throws IllegalArgumentException if --logprobs is given and no JSON is written
+   */
+  void check(AttentionOutput attention) {
+    if (logprobs < 0) {
+      throw new IllegalArgumentException("--logprobs %d: not 0 or more".formatted(logprobs));
+    }
+    if (logprobs > 0 && !json && !attention.writesJson()) {
+      throw new IllegalArgumentException(
+          "--logprobs shows in JSON only: add --json or --attention FILE.json");
+    }
+  }
 }

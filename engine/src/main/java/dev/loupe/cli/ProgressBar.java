@@ -1,15 +1,20 @@
 package dev.loupe.cli;
 
-/** One line on standard error that shows how far a long piece of work has come. */
+import java.time.Duration;
+
+/**
+ * One line on standard error that shows how far a long piece of work has come. It appears when the
+ * work has taken a moment, even if the first news of it takes longer.
+ */
 final class ProgressBar {
-  private static final long SHOW_AFTER = 300_000_000; // ns; shorter work needs no bar
-  private static final long REDRAW = 100_000_000;
+  private static final Duration SHOW_AFTER = Duration.ofMillis(300);
+  private static final Duration REDRAW = Duration.ofMillis(100);
   private static final int WIDTH = 24;
 
   private final Terminal terminal;
-  private final boolean enabled;
   private final String label;
   private final long start = System.nanoTime();
+  private boolean enabled;
   private long drawn;
   private boolean visible;
 
@@ -20,11 +25,29 @@ final class ProgressBar {
     this.terminal = terminal;
     this.enabled = enabled && terminal.errIsTerminal();
     this.label = label;
+    if (this.enabled) {
+      Thread.startVirtualThread(this::appear);
+    }
   }
 
-  void update(long done, long total) {
+  private void appear() {
+    try {
+      Thread.sleep(SHOW_AFTER);
+    } catch (InterruptedException e) {
+      return; // nobody does that
+    }
+    synchronized (this) {
+      if (!visible) {
+        update(0, 1);
+      }
+    }
+  }
+
+  synchronized void update(long done, long total) {
     long now = System.nanoTime();
-    if (!enabled || now - start < SHOW_AFTER || (visible && now - drawn < REDRAW && done < total)) {
+    if (!enabled
+        || now - start < SHOW_AFTER.toNanos()
+        || (visible && now - drawn < REDRAW.toNanos() && done < total)) {
       return;
     }
     visible = true;
@@ -36,10 +59,11 @@ final class ProgressBar {
             .formatted(label, "#".repeat(filled), ".".repeat(WIDTH - filled), percent));
   }
 
-  /** Takes the line away. */
-  void clear() {
+  /** Takes the line away for good, and the ^C that a terminal may have added to it. */
+  synchronized void clear() {
+    enabled = false;
     if (visible) {
-      terminal.sayPart("\r" + " ".repeat(label.length() + WIDTH + 8) + "\r");
+      terminal.sayPart("\r" + " ".repeat(label.length() + WIDTH + 10) + "\r");
       visible = false;
     }
   }

@@ -10,37 +10,50 @@ import java.util.List;
  * which are written at the same time, follow when all have ended.
  */
 final class RunPrinter implements Request.Listener {
+  private static final int CONTROL_PICTURES = 0x2400; // the Unicode block that names 00 to 1F
+
   private final Terminal terminal;
-  private final boolean printing;
+  private final boolean fileFollows;
   private final int samples;
   private final Interrupt interrupt;
   private final ProgressBar progress;
+  private boolean printing;
   private boolean endsLine = true;
 
-  RunPrinter(Terminal terminal, OutputOptions output, int samples, Interrupt interrupt) {
+  /**
+   * @param fileFollows whether the run is wanted to its end even when nobody reads its text
+   */
+  RunPrinter(
+      Terminal terminal,
+      OutputOptions output,
+      int samples,
+      boolean fileFollows,
+      Interrupt interrupt) {
     this.terminal = terminal;
     this.printing = !output.json;
     this.samples = samples;
+    this.fileFollows = fileFollows;
     this.interrupt = interrupt;
     this.progress = new ProgressBar(terminal, !output.quiet, "reading");
   }
 
   List<Generation> run(Loupe loupe, Request request) {
-    if (printing && samples > 1) {
-      print("--- 1 of %d ---\n".formatted(samples));
-    }
-    List<Generation> runs = loupe.run(request.listener(this));
-    progress.clear();
-    if (printing) {
+    try {
+      List<Generation> runs = loupe.run(request.listener(this));
       for (Generation run : runs.subList(1, runs.size())) {
-        endLine();
-        print("--- %d of %d ---\n%s".formatted(run.sample() + 1, samples, run.text()));
+        heading(run.sample());
+        print(run.text());
       }
-      if (samples > 1 || terminal.outIsTerminal()) {
+      if (samples > 1) {
+        endLine();
+      }
+      return runs;
+    } finally {
+      progress.clear();
+      if (terminal.outIsTerminal()) {
         endLine();
       }
     }
-    return runs;
   }
 
   @Override
@@ -48,16 +61,30 @@ final class RunPrinter implements Request.Listener {
     progress.update(layersDone, layers);
     if (layersDone == layers) {
       progress.clear();
+      interrupt.onlyAsk(); // from here on there is something to keep
+      if (samples > 1) {
+        heading(0);
+      }
     }
-    return !interrupt.asked();
+    return true;
   }
 
   @Override
   public boolean text(int sample, String piece) {
-    if (printing && sample == 0) {
+    if (sample == 0) {
       print(piece);
     }
     return !interrupt.asked();
+  }
+
+  /** For example {@code 1 token} or {@code 12 tokens}. */
+  static String tokens(int count) {
+    return count == 1 ? "1 token" : count + " tokens";
+  }
+
+  private void heading(int sample) {
+    endLine();
+    print("--- %d of %d ---\n".formatted(sample + 1, samples));
   }
 
   private void endLine() {
@@ -67,9 +94,31 @@ final class RunPrinter implements Request.Listener {
   }
 
   private void print(String text) {
-    if (!text.isEmpty()) {
-      terminal.print(text);
-      endsLine = text.endsWith("\n");
+    if (!printing || text.isEmpty()) {
+      return;
     }
+    try {
+      terminal.print(terminal.outIsTerminal() ? harmless(text) : text);
+    } catch (Terminal.BrokenPipe e) {
+      printing = false;
+      if (!fileFollows) {
+        throw e;
+      }
+    }
+    endsLine = text.endsWith("\n");
+  }
+
+  /** Control characters as their pictures: a model may write those that reset a terminal. */
+  static String harmless(String text) {
+    StringBuilder shown = new StringBuilder();
+    for (int i = 0; i < text.length(); i++) {
+      char c = text.charAt(i);
+      if (c == '\n' || c == '\t' || !Character.isISOControl(c)) {
+        shown.append(c);
+      } else {
+        shown.append(c < ' ' ? (char) (CONTROL_PICTURES + c) : '\u2421'); // of DEL, for C1 too
+      }
+    }
+    return shown.toString();
   }
 }

@@ -13,23 +13,20 @@ final class SamplingOptions {
   @Option(
       names = "--temperature",
       paramLabel = "T",
-      description = "Below 1 is safer, above 1 wilder (default: ${DEFAULT-VALUE}).",
-      defaultValue = "0.8")
-  double temperature;
+      description = "Below 1 is safer, above 1 wilder (default: 0.8).")
+  double temperature = 0.8;
 
   @Option(
       names = "--top-k",
       paramLabel = "K",
-      description = "Only the K most likely tokens; 0 is all (default: ${DEFAULT-VALUE}).",
-      defaultValue = "40")
-  int topK;
+      description = "Only the K most likely tokens; 0 is all (default: 40).")
+  int topK = 40;
 
   @Option(
       names = "--top-p",
       paramLabel = "P",
-      description = "Only the likeliest up to probability P (default: ${DEFAULT-VALUE}).",
-      defaultValue = "0.95")
-  double topP;
+      description = "Only the likeliest up to probability P (default: 0.95).")
+  double topP = 0.95;
 
   @Option(
       names = "--min-p",
@@ -40,9 +37,8 @@ final class SamplingOptions {
   @Option(
       names = "--repetition-penalty",
       paramLabel = "R",
-      description = "Above 1 discourages tokens seen before (default: 1).",
-      defaultValue = "1")
-  double repetitionPenalty;
+      description = "Above 1 discourages tokens seen before (default: 1).")
+  double repetitionPenalty = 1;
 
   @Option(
       names = "--seed",

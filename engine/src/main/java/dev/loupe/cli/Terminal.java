@@ -5,14 +5,14 @@ import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
-import java.io.OutputStreamWriter;
 import java.io.PrintStream;
-import java.io.PrintWriter;
+import java.io.UncheckedIOException;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The three streams of a command. Standard output carries results alone, in UTF-8 whatever the
@@ -28,6 +28,7 @@ final class Terminal {
     }
   }
 
+  private static final int DEFAULT_COLUMNS = 80;
   private static final int STDIN = 0;
   private static final int STDOUT = 1;
   private static final int STDERR = 2;
@@ -56,6 +57,7 @@ final class Terminal {
 
   /** The process's own streams; unlike System.out, output reports a broken pipe. */
   static Terminal system() {
+    restoreStandardError();
     return new Terminal(
         System.in,
         new FileOutputStream(FileDescriptor.out),
@@ -65,29 +67,53 @@ final class Terminal {
         isTerminal(STDERR));
   }
 
-  /** Streams of a test, none of them a terminal. */
-  static Terminal of(InputStream in, OutputStream out, OutputStream err) {
+  /** Streams of a test, all of them terminals or none. */
+  static Terminal of(InputStream in, OutputStream out, OutputStream err, boolean terminals) {
     return new Terminal(
-        in, out, new PrintStream(err, true, StandardCharsets.UTF_8), false, false, false);
+        in,
+        out,
+        new PrintStream(err, true, StandardCharsets.UTF_8),
+        terminals,
+        terminals,
+        terminals);
   }
 
   private static boolean isTerminal(int descriptor) {
+    return call("isatty", descriptor) == 1;
+  }
+
+  /**
+   * The launcher drops a line that Java writes at its start, and says here which descriptor is the
+   * real standard error.
+   */
+  private static void restoreStandardError() {
+    String real = System.getenv("LOUPE_STDERR");
+    if (real != null && real.matches("[0-9]{1,3}")) {
+      call("dup2", Integer.parseInt(real), STDERR);
+    }
+  }
+
+  /** The result of a function of the C library, -1 where there is no such function. */
+  private static int call(String function, Object... arguments) {
+    ValueLayout[] layouts = new ValueLayout[arguments.length];
+    Arrays.fill(layouts, ValueLayout.JAVA_INT);
     Linker linker = Linker.nativeLinker();
     return linker
         .defaultLookup()
-        .find("isatty")
+        .find(function)
         .map(
             symbol -> {
-              MethodHandle isatty =
-                  linker.downcallHandle(
-                      symbol, FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT));
               try {
-                return (int) isatty.invokeExact(descriptor) == 1;
-              } catch (Throwable e) { // a native call declares it; isatty throws nothing
-                return false;
+                return (int)
+                    linker
+                        .downcallHandle(
+                            symbol, FunctionDescriptor.of(ValueLayout.JAVA_INT, layouts))
+                        .invokeWithArguments(arguments);
+              } catch (Throwable e) { // a native call declares it; these throw nothing
+                return -1;
               }
             })
-        .orElse(false);
+        .orElse(-1);
   }
 
   boolean inIsTerminal() {
@@ -104,31 +130,36 @@ final class Terminal {
 
   /** Columns of the terminal; 80 where there is none. The launcher passes COLUMNS on. */
   int columns() {
-    String columns = System.getenv("COLUMNS");
+    return columns(System.getenv("COLUMNS"));
+  }
+
+  static int columns(@Nullable String variable) {
     try {
-      return columns == null ? 80 : Math.clamp(Integer.parseInt(columns.strip()), 20, 1000);
+      int columns = variable == null ? 0 : Integer.parseInt(variable.strip());
+      return columns < 1 ? DEFAULT_COLUMNS : Math.clamp(columns, 20, 1000);
     } catch (NumberFormatException e) {
-      return 80;
+      return DEFAULT_COLUMNS;
     }
   }
 
   /**
    * Prints to standard output at once.
    *
-   * @throws BrokenPipe if nobody reads it any more, or it can't be written
+   * @throws BrokenPipe if nobody reads it any more
+   * @throws UncheckedIOException if it can't be written for another reason, which the message says
    */
   void print(String text) {
     try {
       out.write(text.getBytes(StandardCharsets.UTF_8));
       out.flush();
     } catch (IOException e) {
-      throw new BrokenPipe(e);
+      String reason = String.valueOf(e.getMessage());
+      if (reason.contains("Broken pipe")) { // the system's words: Java keeps no error number
+        throw new BrokenPipe(e);
+      }
+      throw new UncheckedIOException(
+          "standard output can't be written: " + reason, new IOException(reason, e));
     }
-  }
-
-  /** Standard output for those who need a writer: help texts. */
-  PrintWriter writer() {
-    return new PrintWriter(new OutputStreamWriter(out, StandardCharsets.UTF_8), true);
   }
 
   /** A line for the person at the terminal. */

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.AccessDeniedException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
@@ -16,22 +17,21 @@ final class TextInput {
   @Parameters(
       arity = "0..1",
       paramLabel = "TEXT",
-      description = "Text to read; - or nothing with a pipe reads standard input.")
+      description = "What to read; - or nothing with a pipe reads standard input.")
   @Nullable String text;
 
-  @Option(names = "--file", paramLabel = "F", description = "Read the text from a UTF-8 file.")
+  @Option(names = "--file", paramLabel = "F", description = "Read a UTF-8 file, as it is.")
   @Nullable Path file;
 
   @Option(
       names = "--ids",
       paramLabel = "1,2,3",
       split = ",",
+      hideParamSyntax = true,
       description = "Token ids instead of text.")
   int @Nullable [] ids;
 
-  @Option(
-      names = "--special",
-      description = "Take <|endoftext|> in the text as that token, not as plain text.")
+  @Option(names = "--special", description = "Take <|endoftext|> as that token, not as plain text.")
   boolean special;
 
   Request request(Terminal terminal) throws IOException {
@@ -46,22 +46,42 @@ final class TextInput {
 
   private String read(Terminal terminal) throws IOException {
     if (file != null) {
-      if (!Files.isRegularFile(file)) {
-        throw new InputException("%s: no such file".formatted(file));
-      }
-      return decode(file.toString(), Files.readAllBytes(file));
+      return decode(file.toString(), bytes(file));
     }
     if (text == null ? !terminal.inIsTerminal() : text.equals("-")) {
-      return decode("standard input", terminal.readAll());
+      try {
+        return decode("standard input", terminal.readAll());
+      } catch (InputException e) {
+        throw e;
+      } catch (IOException e) {
+        throw new InputException("standard input can't be read: " + e.getMessage());
+      }
     }
     return text == null ? "" : text;
+  }
+
+  private static byte[] bytes(Path file) throws InputException {
+    if (!Files.exists(file) || Files.isDirectory(file)) {
+      throw new InputException(
+          "%s %s"
+              .formatted(file, Files.exists(file) ? "is a folder, not a text" : "does not exist"));
+    }
+    try {
+      return Files.readAllBytes(file);
+    } catch (IOException e) {
+      throw new InputException(
+          "%s can't be read: %s"
+              .formatted(
+                  file, e instanceof AccessDeniedException ? "permission denied" : e.getMessage()));
+    }
   }
 
   private static String decode(String source, byte[] bytes) throws InputException {
     try {
       return StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
     } catch (CharacterCodingException e) {
-      throw new InputException(source + " is not UTF-8 text");
+      throw new InputException(
+          source + " is not UTF-8 text; convert it, for example with iconv -f latin1 -t utf-8");
     }
   }
 }

@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
+import java.util.concurrent.CancellationException;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
@@ -20,8 +21,9 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "weights",
     description = "Inspect and make GPT-2 checkpoints.",
-    mixinStandardHelpOptions = true,
-    synopsisSubcommandLabel = "COMMAND",
+    synopsisSubcommandLabel = "COMMAND ...",
+    optionListHeading = "%n",
+    commandListHeading = "%nCommands:%n",
     subcommands = {WeightsCommand.Inspect.class, WeightsCommand.MakeRandom.class})
 final class WeightsCommand {
   @ParentCommand Main main;
@@ -29,7 +31,9 @@ final class WeightsCommand {
   @Command(
       name = "inspect",
       description = "Show configuration, tensors and memory needs.",
-      mixinStandardHelpOptions = true)
+      parameterListHeading = "%n",
+      footerHeading = "%nExamples:%n",
+      footer = {"  loupe weights inspect", "  loupe weights inspect gpt2 --all"})
   static final class Inspect implements Callable<Integer> {
     @ParentCommand WeightsCommand parent;
 
@@ -60,7 +64,12 @@ final class WeightsCommand {
   @Command(
       name = "make-random",
       description = "Write a GPT-2 model with random weights, for tests and benchmarks.",
-      mixinStandardHelpOptions = true)
+      parameterListHeading = "%n",
+      footerHeading = "%nExamples:%n",
+      footer = {
+        "  loupe weights make-random tiny-model --size tiny",
+        "  loupe generate -m tiny-model \"Once\""
+      })
   static final class MakeRandom implements Callable<Integer> {
     private static final List<String> TOKENIZER_FILES =
         List.of("tokenizer.json", "vocab.json", "merges.txt");
@@ -73,15 +82,13 @@ final class WeightsCommand {
     @Option(
         names = "--size",
         paramLabel = "SIZE",
-        description = "tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl (default: gpt2).",
-        defaultValue = "gpt2")
-    String size;
+        description = "tiny, gpt2, gpt2-medium, gpt2-large or gpt2-xl (default: gpt2, 500 MB).")
+    String size = "gpt2";
 
     @Option(
         names = "--seed",
         paramLabel = "S",
-        description = "The same seed gives the same weights (default: 0).",
-        defaultValue = "0")
+        description = "The same seed gives the same weights (default: 0).")
     long seed;
 
     @Option(
@@ -93,9 +100,7 @@ final class WeightsCommand {
     public Integer call() throws IOException {
       Terminal terminal = parent.main.terminal();
       RandomCheckpoint.Size chosen = RandomCheckpoint.Size.named(size);
-      ProgressBar progress = new ProgressBar(terminal, !quiet, "writing " + chosen.label());
-      RandomCheckpoint.write(chosen, seed, folder, progress::update);
-      progress.clear();
+      write(chosen, terminal);
       // The tiny one has the demo model's vocabulary of 1,024.
       Optional<Path> tokenizer =
           chosen == RandomCheckpoint.Size.TINY ? Home.demoModel() : Home.gpt2Tokenizer();
@@ -103,8 +108,7 @@ final class WeightsCommand {
         copyTokenizer(tokenizer.get());
       } else {
         terminal.say(
-            "loupe: no tokenizer is where Loupe lies: copy a tokenizer.json to %s"
-                .formatted(folder));
+            "loupe: no tokenizer came with Loupe: copy a tokenizer.json to %s".formatted(folder));
       }
       if (!quiet) {
         terminal.say(
@@ -114,7 +118,32 @@ final class WeightsCommand {
       return 0;
     }
 
+    private void write(RandomCheckpoint.Size chosen, Terminal terminal) throws IOException {
+      ProgressBar progress = new ProgressBar(terminal, !quiet, "writing " + chosen.label());
+      try (Interrupt interrupt = new Interrupt(terminal)) {
+        interrupt.onlyAsk(); // what is begun has to be removed
+        RandomCheckpoint.write(
+            chosen,
+            seed,
+            folder,
+            (done, total) -> {
+              progress.update(done, total);
+              if (interrupt.asked()) {
+                throw new CancellationException("interrupted; %s was not made".formatted(folder));
+              }
+            });
+      } finally {
+        progress.clear();
+      }
+    }
+
+    /** Unless the folder has one already. */
     private void copyTokenizer(Path from) throws IOException {
+      for (String name : TOKENIZER_FILES) {
+        if (Files.exists(folder.resolve(name))) {
+          return;
+        }
+      }
       for (String name : TOKENIZER_FILES) {
         if (Files.exists(from.resolve(name))) {
           try (AtomicFile to = AtomicFile.create(folder.resolve(name))) {

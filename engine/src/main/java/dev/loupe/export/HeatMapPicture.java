@@ -5,6 +5,7 @@ import dev.loupe.attention.AttentionMaps;
 import java.awt.image.BufferedImage;
 import java.awt.image.DataBufferInt;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -13,7 +14,8 @@ import java.util.List;
 import java.util.stream.Collectors;
 import javax.imageio.ImageIO;
 import javax.imageio.ImageWriter;
-import javax.imageio.stream.FileImageOutputStream;
+import javax.imageio.stream.ImageOutputStream;
+import javax.imageio.stream.MemoryCacheImageOutputStream;
 
 /**
  * Heat maps as a picture: layers down, heads across, query rows, key columns, one colour range 0..1
@@ -55,9 +57,9 @@ final class HeatMapPicture {
 
   static void write(MappedRun run, ExportOptions options, Path file) throws IOException {
     BufferedImage image = draw(run, options.colour(), PictureText.sansSerif());
-    Files.deleteIfExists(file); // an image stream would write over the start of a longer file
     ImageWriter writer = ImageIO.getImageWritersByFormatName("png").next();
-    try (FileImageOutputStream out = new FileImageOutputStream(file.toFile())) {
+    try (OutputStream bytes = Files.newOutputStream(file); // a device or a pipe stays one
+        ImageOutputStream out = new MemoryCacheImageOutputStream(bytes)) {
       writer.setOutput(out);
       writer.write(image);
     } finally {

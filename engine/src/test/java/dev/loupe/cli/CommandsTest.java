@@ -1,0 +1,143 @@
+package dev.loupe.cli;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.gson.JsonObject;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** {@code loupe attention}, {@code loupe weights} and {@code loupe doctor}. */
+class CommandsTest {
+  @TempDir Path folder;
+
+  @Test
+  void attentionPrintsWhatEachTokenReadMost() {
+    Ran ran = Ran.loupe("attention", "To be or not to be", "--top", 2).well();
+    List<String> lines = ran.out().lines().toList();
+    assertTrue(lines.getFirst().contains("average of layers 0-5, heads 0-2"), ran.out());
+    assertEquals(8, lines.size(), "a header and a line for each token");
+    assertTrue(lines.get(1).matches("T +0 +T +0 +1\\.000"), lines.get(1));
+    for (String line : lines) {
+      assertTrue(line.length() <= 80, line);
+    }
+    double sum = 0;
+    String[] words = lines.get(2).split(" +", -1); // token, position, then key, position, weight
+    for (int i = 4; i < words.length; i += 3) {
+      sum += Double.parseDouble(words[i]);
+    }
+    assertEquals(1, sum, 0.002, lines.get(2));
+    assertEquals("", ran.err());
+    assertEquals(ran.out(), Ran.reading("To be or not to be", "attention", "--top", 2).out());
+  }
+
+  @Test
+  void attentionShowsThreeUnlessAFileIsWritten() {
+    String three = Ran.loupe("attention", "To be or", "--top", 3).well().out();
+    assertEquals(three, Ran.loupe("attention", "To be or").well().out());
+    Path file = folder.resolve("a.csv");
+    assertEquals("", Ran.loupe("attention", "To be or", "--attention", file).well().out());
+    Ran both = Ran.loupe("attention", "To be or", "--attention", file, "--top", 3).well();
+    assertEquals(three, both.out());
+    assertTrue(both.err().contains(file.toString()), both.err());
+    assertEquals("", Ran.loupe("attention", "To be or", "--attention", file, "-q").well().err());
+  }
+
+  @Test
+  void attentionOfChosenHeads() {
+    String one = Ran.loupe("attention", "To be", "--layers", 2, "--heads", 1).well().out();
+    assertTrue(one.contains("head 2.1"), one);
+    String all = Ran.loupe("attention", "To be").well().out();
+    assertFalse(all.equals(one));
+  }
+
+  @Test
+  void attentionAsJson() {
+    Ran ran = Ran.loupe("attention", "To be", "--json", "--heads", "0,2", "--logprobs", 1).well();
+    assertEquals(1, ran.json().size());
+    JsonObject run = ran.json().getFirst();
+    assertEquals("", run.get("text").getAsString());
+    JsonObject maps = run.getAsJsonObject("attention");
+    int tokens = run.getAsJsonArray("tokens").size();
+    assertEquals(tokens, run.get("prompt_len").getAsInt());
+    assertEquals("[6,2," + tokens + "," + tokens + "]", maps.get("shape").toString());
+    assertEquals("[0,2]", maps.get("heads").toString());
+    assertTrue(maps.get("file").isJsonNull());
+    assertTrue(
+        run.getAsJsonArray("tokens").get(1).getAsJsonObject().get("logprob").getAsDouble() < 0);
+  }
+
+  @Test
+  void inspectDescribesAModel() {
+    Ran text = Ran.loupe("weights", "inspect").well();
+    assertTrue(text.out().contains("n_layer 6") && text.out().contains("2,915,328"), text.out());
+    assertFalse(text.out().contains("h.3."), "layers are summed up");
+    assertTrue(Ran.loupe("weights", "inspect", "--all").well().out().contains("h.3.ln_1.bias"));
+    JsonObject json = Ran.loupe("weights", "inspect", "--json").well().json().getFirst();
+    assertTrue(json.toString().contains("h.3.ln_1.bias"), json.toString());
+    assertEquals("", text.err());
+    for (String line : text.out().lines().toList()) {
+      assertTrue(line.length() <= 80, line);
+    }
+  }
+
+  @Test
+  void makeRandomMakesAModelThatRuns() throws IOException {
+    Path made = folder.resolve("tiny");
+    Ran ran = Ran.loupe("weights", "make-random", made, "--size", "tiny", "--seed", 4).well();
+    assertEquals("", ran.out());
+    assertTrue(ran.err().contains(made.toString()) && ran.err().contains("seed 4"), ran.err());
+    assertEquals(List.of("config.json", "model.safetensors", "tokenizer.json"), Ran.names(made));
+    Ran text = Ran.loupe("generate", "-m", made, "-n", 8, "--seed", 1, "ROMEO:").well();
+    Ran fromFile =
+        Ran.loupe(
+                "generate", "-m", made.resolve("model.safetensors"), "-n", 8, "--seed", 1, "ROMEO:")
+            .well();
+    assertFalse(text.out().isEmpty());
+    assertEquals(text.out(), fromFile.out());
+
+    Path again = folder.resolve("again");
+    assertEquals(
+        "",
+        Ran.loupe("weights", "make-random", again, "--size", "tiny", "--seed", 4, "-q")
+            .well()
+            .err());
+    assertArrayEquals(
+        Files.readAllBytes(made.resolve("model.safetensors")),
+        Files.readAllBytes(again.resolve("model.safetensors")));
+  }
+
+  @Test
+  void makeRandomReplacesNothing() throws IOException {
+    Path made = TinyModel.in(folder.resolve("tiny")).folder();
+    byte[] before = Files.readAllBytes(made.resolve("model.safetensors"));
+    Ran.loupe("weights", "make-random", made, "--size", "tiny", "--seed", 9)
+        .refused(Main.FAILED, made, "already holds a model");
+    assertArrayEquals(before, Files.readAllBytes(made.resolve("model.safetensors")));
+    Path file = Files.writeString(folder.resolve("file"), "");
+    Ran.loupe("weights", "make-random", file, "--size", "tiny")
+        .refused(Main.FAILED, file, "is a file");
+
+    Path mine = Files.createDirectory(folder.resolve("mine"));
+    Files.writeString(mine.resolve("tokenizer.json"), "mine");
+    Ran.loupe("weights", "make-random", mine, "--size", "tiny").well();
+    assertEquals("mine", Files.readString(mine.resolve("tokenizer.json")));
+  }
+
+  @Test
+  void doctorSaysWhatWorks() {
+    Ran ran = Ran.loupe("doctor").well();
+    for (String word :
+        List.of("loupe", "processors", "java heap", "vectors", "nvidia driver", "cuda backend")) {
+      assertTrue(ran.out().lines().anyMatch(line -> line.startsWith(word)), word);
+    }
+    assertTrue(ran.out().contains("demo model     works"), ran.out());
+    assertEquals("", ran.err());
+  }
+}

@@ -1,0 +1,237 @@
+package dev.loupe.cli;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import java.util.zip.ZipFile;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What only a process of its own can show: signals, full memory, broken pipes. */
+@Timeout(60)
+class ProcessTest {
+  @TempDir Path folder;
+
+  private static List<String> java(Class<?> main, List<String> flags, Object... args) {
+    List<String> command =
+        new ArrayList<>(
+            List.of(
+                ProcessHandle.current().info().command().orElseThrow(),
+                "--add-modules",
+                "jdk.incubator.vector",
+                "--enable-native-access=ALL-UNNAMED",
+                "-XX:+UseSerialGC"));
+    command.addAll(flags);
+    command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
+    Stream.of(args).map(Object::toString).forEach(command::add);
+    return command;
+  }
+
+  private Process start(List<String> command) throws IOException {
+    return new ProcessBuilder(command)
+        .redirectError(folder.resolve("stderr").toFile())
+        .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
+        .start();
+  }
+
+  /** Standard error without what Java says at its start. */
+  private String said() throws IOException {
+    StringBuilder said = new StringBuilder();
+    for (String line : Files.readAllLines(folder.resolve("stderr"))) {
+      if (!line.startsWith("WARNING: Using incubator modules")) {
+        said.append(line).append('\n');
+      }
+    }
+    return said.toString();
+  }
+
+  private static void signal(Process process, String name) throws Exception {
+    String pid = Long.toString(process.pid());
+    assertEquals(0, new ProcessBuilder("kill", "-" + name, pid).inheritIO().start().waitFor());
+  }
+
+  /** A process inherits that SIGINT is ignored, as it is in the background of a script. */
+  private static void assumeSigintIsHeard() throws IOException {
+    Path status = Path.of("/proc/self/status");
+    assumeTrue(Files.exists(status), "no /proc here");
+    for (String line : Files.readAllLines(status)) {
+      if (line.startsWith("SigIgn:")) {
+        long ignored = Long.parseUnsignedLong(line.substring(7).strip(), 16);
+        assumeFalse((ignored & 2) != 0, "SIGINT is ignored here");
+      }
+    }
+  }
+
+  private Path made() throws IOException {
+    return Files.createDirectory(folder.resolve("made"));
+  }
+
+  @Test
+  void anInterruptEndsTheTextAndKeepsItsMaps() throws Exception {
+    assumeSigintIsHeard();
+    Path made = made();
+    Process process =
+        start(
+            java(
+                Main.class,
+                List.of(),
+                "generate",
+                "ROMEO:",
+                "-n",
+                4000,
+                "--overflow",
+                "slide",
+                "--layers",
+                2,
+                "--heads",
+                1,
+                "--attention",
+                made.resolve("a.json"),
+                "--attention",
+                made.resolve("a.npz")));
+    InputStream out = process.getInputStream();
+    byte[] first = out.readNBytes(20);
+    signal(process, "INT");
+    String text = new String(first, UTF_8) + new String(out.readAllBytes(), UTF_8);
+    assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), said());
+    assertEquals(List.of("a.json", "a.npz"), Ran.names(made));
+    JsonObject run =
+        JsonParser.parseString(Files.readString(made.resolve("a.json"))).getAsJsonObject();
+    assertEquals(text, run.get("text").getAsString());
+    assertEquals(
+        "interrupted", run.getAsJsonObject("generation").get("finish_reason").getAsString());
+    int tokens = run.getAsJsonArray("tokens").size();
+    assertTrue(tokens < 4000, "not to the end");
+    JsonArray head =
+        run.getAsJsonObject("attention").getAsJsonArray("weights").get(0).getAsJsonArray();
+    JsonArray rows = head.get(0).getAsJsonArray();
+    double sum = 0;
+    for (var weight : rows.get(rows.size() - 1).getAsJsonArray()) {
+      sum += weight.getAsDouble();
+    }
+    assertEquals(1, sum, 1e-5, "the last token's row is there");
+    try (ZipFile zip = new ZipFile(made.resolve("a.npz").toFile())) {
+      assertTrue(zip.size() >= 7);
+    }
+    assertTrue(said().contains("; interrupted]"), said());
+    assertTrue(said().contains("a.npz"), said());
+  }
+
+  @Test
+  void aTerminationLeavesNoTemporaryFile() throws Exception {
+    Path made = made();
+    Process process =
+        start(
+            java(
+                Main.class,
+                List.of(),
+                "generate",
+                "ROMEO:",
+                "-n",
+                4000,
+                "--overflow",
+                "slide",
+                "--layers",
+                2,
+                "--heads",
+                1,
+                "--attention",
+                made.resolve("a.npz")));
+    assertTrue(process.getInputStream().read() >= 0);
+    assertEquals(1, Ran.names(made).size(), "begun");
+    process.destroy(); // SIGTERM
+    assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+    assertEquals(128 + 15, process.exitValue());
+    assertEquals(List.of(), Ran.names(made));
+  }
+
+  /** What the child of the next test runs: work that hears an interrupt and doesn't end. */
+  public static final class Stubborn {
+    private Stubborn() {}
+
+    @SuppressWarnings("BusyWait")
+    public static void main(String[] args) throws Exception {
+      try (Interrupt interrupt = new Interrupt(Terminal.system())) {
+        interrupt.onlyAsk();
+        System.out.write('r');
+        System.out.flush();
+        while (!interrupt.asked()) {
+          Thread.sleep(5);
+        }
+        System.out.write('a');
+        System.out.flush();
+        Thread.sleep(50_000);
+      }
+    }
+  }
+
+  @Test
+  void aSecondInterruptEndsAtOnce() throws Exception {
+    assumeSigintIsHeard();
+    Process process = start(java(Stubborn.class, List.of()));
+    assertEquals('r', process.getInputStream().read());
+    signal(process, "INT");
+    assertEquals('a', process.getInputStream().read(), "the first one only asks");
+    assertTrue(process.isAlive());
+    signal(process, "INT");
+    assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+    assertEquals(Interrupt.EXIT_CODE, process.exitValue());
+  }
+
+  @Test
+  void fullMemoryIsSaidInOneSentence() throws Exception {
+    Path made = made();
+    List<String> small = List.of("-Xmx24m", "-XX:MaxDirectMemorySize=8m");
+    Process process =
+        start(
+            java(
+                Main.class,
+                small,
+                "generate",
+                "x",
+                "-n",
+                250,
+                "--samples",
+                40,
+                "--logprobs",
+                100,
+                "--json",
+                "--attention",
+                made.resolve("a.npz")));
+    String out = new String(process.getInputStream().readAllBytes(), UTF_8);
+    assertTrue(process.waitFor(50, TimeUnit.SECONDS));
+    new Ran(process.exitValue(), out, said())
+        .refused(Main.OUT_OF_MEMORY, "out of memory", "use a smaller model");
+    assertEquals(List.of(), Ran.names(made));
+  }
+
+  @Test
+  void aReaderThatHasEnoughEndsTheRunQuietly() throws Exception {
+    StringBuilder line = new StringBuilder();
+    for (String word :
+        java(Main.class, List.of(), "generate", "x", "-n", 4000, "--overflow", "slide")) {
+      line.append('\'').append(word.replace("'", "'\\''")).append("' ");
+    }
+    Process process = start(List.of("bash", "-c", line + "| head -c 1; exit ${PIPESTATUS[0]}"));
+    assertEquals(1, process.getInputStream().readAllBytes().length);
+    assertTrue(process.waitFor(50, TimeUnit.SECONDS));
+    assertEquals(0, process.exitValue());
+    assertEquals("", said());
+  }
+}

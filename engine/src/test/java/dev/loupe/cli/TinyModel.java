@@ -1,0 +1,86 @@
+package dev.loupe.cli;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import dev.loupe.model.Golden;
+import dev.loupe.weights.Progress;
+import dev.loupe.weights.RandomCheckpoint;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.function.Consumer;
+
+/** A model of random weights with the demo model's tokenizer, and ways to break it. */
+record TinyModel(Path folder) {
+
+  static TinyModel in(Path folder) throws IOException {
+    RandomCheckpoint.write(RandomCheckpoint.Size.TINY, 7, folder, Progress.NONE);
+    Files.copy(Golden.DEMO_MODEL.resolve("tokenizer.json"), folder.resolve("tokenizer.json"));
+    return new TinyModel(folder);
+  }
+
+  Path weights() {
+    return folder.resolve("model.safetensors");
+  }
+
+  Path config() {
+    return folder.resolve("config.json");
+  }
+
+  Path tokenizer() {
+    return folder.resolve("tokenizer.json");
+  }
+
+  void config(String from, String to) throws IOException {
+    replace(config(), from, to);
+  }
+
+  static void replace(Path file, String from, String to) throws IOException {
+    String text = Files.readString(file);
+    if (!text.contains(from)) {
+      throw new IllegalArgumentException(from + " is not in " + text);
+    }
+    Files.writeString(file, text.replace(from, to));
+  }
+
+  /** Changes the weights file's header; the data stays. */
+  void header(Consumer<JsonObject> change) throws IOException {
+    byte[] file = Files.readAllBytes(weights());
+    JsonObject header = JsonParser.parseString(headerOf(file)).getAsJsonObject();
+    change.accept(header);
+    byte[] text = header.toString().getBytes(UTF_8);
+    byte[] data = Arrays.copyOfRange(file, dataStart(file), file.length);
+    ByteBuffer changed =
+        ByteBuffer.allocate(8 + text.length + data.length).order(ByteOrder.LITTLE_ENDIAN);
+    Files.write(weights(), changed.putLong(text.length).put(text).put(data).array());
+  }
+
+  /** Gives one weight another value. */
+  void poke(String tensor, int element, float value) throws IOException {
+    byte[] file = Files.readAllBytes(weights());
+    int begin =
+        JsonParser.parseString(headerOf(file))
+            .getAsJsonObject()
+            .getAsJsonObject(tensor)
+            .getAsJsonArray("data_offsets")
+            .get(0)
+            .getAsInt();
+    ByteBuffer.wrap(file)
+        .order(ByteOrder.LITTLE_ENDIAN)
+        .putFloat(dataStart(file) + begin + Float.BYTES * element, value);
+    Files.write(weights(), file);
+  }
+
+  private static String headerOf(byte[] file) {
+    return new String(file, 8, dataStart(file) - 8, UTF_8);
+  }
+
+  private static int dataStart(byte[] file) {
+    return 8 + (int) ByteBuffer.wrap(file).order(ByteOrder.LITTLE_ENDIAN).getLong();
+  }
+}

@@ -1,0 +1,192 @@
+package dev.loupe.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Commands that can't be meant: exit code 2 and one sentence; and the help that prevents them. */
+class UsageTest {
+  /** Arguments, a bar between any two; then words of the message. */
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "genrate => there is no command genrate; generate",
+        "weights => no command given; inspect; make-random",
+        "weights|convert => there is no command convert; inspect",
+        "generate|x|--bogus => no option --bogus; loupe generate --help",
+        "generate|x|--temprature|1 => no option --temprature; --temperature",
+        "generate|- a => no option - a; put -- before",
+        "generate|a|b => \"b\"; quotes",
+        "generate|x|-n => -n",
+        "generate|x|-n|abc => -n; 'abc'; whole number",
+        "generate|x|-n|1.5 => -n; '1.5'; whole number",
+        "generate|x|-n|99999999999 => -n; 2147483647",
+        "generate|x|-n|-1 => -1 tokens",
+        "generate|x|--seed|a => --seed; 'a'; whole number",
+        "generate|x|--temperature|nan => --temperature; 'nan'; number",
+        "generate|x|--temperature|NaN => temperature NaN",
+        "generate|x|--temperature|-1 => temperature -1.0",
+        "generate|x|--temperature|Infinity => temperature Infinity",
+        "generate|x|--top-k|-1 => top-k -1",
+        "generate|x|--top-p|2 => top-p 2.0; between 0 and 1",
+        "generate|x|--top-p|-0.1 => top-p -0.1",
+        "generate|x|--min-p|1.5 => min-p 1.5",
+        "generate|x|--repetition-penalty|0 => repetition penalty 0.0",
+        "generate|x|--samples|0 => 0 samples",
+        "generate|x|--samples|-2 => -2 samples",
+        "generate|x|--samples|1000000 => 1000000 samples",
+        "generate|x|--stop| => stop string is empty",
+        "generate|x|--logprobs|3 => --logprobs; --json",
+        "generate|x|--logprobs|-1|--json => --logprobs -1",
+        "generate|x|--threads|-1 => -1 threads",
+        "generate|x|--threads|100000 => 100000 threads",
+        "generate|x|--backend|tpu => --backend; 'tpu'; auto, cpu or cuda",
+        "generate|x|--overflow|wrap => --overflow; 'wrap'; error or slide",
+        "generate|x|-m| => model's name is empty",
+        "generate|x|--ids|1 => one of TEXT, --file and --ids",
+        "generate|x|--file|y => one of TEXT, --file and --ids",
+        "generate|--ids|1|--file|y => one of TEXT, --file and --ids",
+        "generate|--ids|1;2 => --ids; '1;2'",
+        "generate|--ids|-1 => token id -1; 0..1023",
+        "generate|--ids|1024 => token id 1024; 0..1023",
+        "generate|--ids| => --ids",
+        "generate|x|-n|256 => 1 prompt tokens; room for 255; context of 256; --overflow slide",
+        "generate|x|--layers|0 => --layers; --attention; .npz",
+        "generate|x|--heads|0 => --heads; --attention",
+        "generate|x|--scores => --scores; --attention",
+        "generate|x|--f16-maps => --f16-maps; .npz",
+        "generate|x|--linear-colour => --linear-colour; .png; .html",
+        "attention|x|--top|0 => --top 0",
+        "attention|x|--top|3|--json => --top; --json",
+        "attention|x|--layers|6 => layer 6 does not exist; 0..5",
+        "attention|x|--layers|0-6 => layer 6 does not exist; 0..5",
+        "attention|x|--heads|3 => head 3 does not exist; 0..2",
+        "attention|x|--heads|1- => --heads 1-; 0,3-5",
+        "attention|x|--layers|2-1 => --layers 2-1; 0,3-5",
+        "attention|x|--layers|0-999999999 => --layers; 0,3-5",
+        "attention|x|--layers| => --layers; 0,3-5",
+        "attention|x|--layers|-1 => --layers -1; 0,3-5",
+        "attention|x|--scores => --scores; --attention",
+        "attention|x|--samples|2 => no option --samples",
+        "weights|make-random => DIR",
+        "weights|make-random|d|--size|huge => huge; gpt2-medium",
+        "doctor|x => \"x\"",
+      })
+  void refuses(String line) {
+    String[] sides = line.split(" => ", -1);
+    Ran.loupe((Object[]) sides[0].split("\\|", -1))
+        .refused(Main.BAD_USAGE, (Object[]) sides[1].split("; ", -1));
+  }
+
+  @Test
+  void refusesToRunWithoutACommand() {
+    Ran.loupe().refused(Main.BAD_USAGE, "no command", "generate, attention, weights, doctor");
+  }
+
+  @Test
+  void refusesASelectionThatTheModelLacksAndLeavesNoFile(@TempDir Path folder) throws IOException {
+    Ran.loupe("generate", "x", "--layers", "5-6", "--attention", folder.resolve("a.npz"))
+        .refused(Main.BAD_USAGE, "layer 6 does not exist", "0..5");
+    assertEquals(List.of(), Ran.names(folder));
+  }
+
+  @Test
+  void refusesAPromptLongerThanTheContext() {
+    Ran.reading("a b ".repeat(300), "generate", "-n", 1)
+        .refused(Main.BAD_USAGE, "tokens and the model reads 256", "shorten", "--overflow slide");
+    Ran.reading("a b ".repeat(300), "attention").refused(Main.BAD_USAGE, "reads 256");
+  }
+
+  @Test
+  void refusesAnAskedForGpu() {
+    Ran.loupe("generate", "x", "--backend", "cuda")
+        .refused(Main.NO_BACKEND, "CUDA", "--backend cpu");
+  }
+
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "",
+        "generate",
+        "attention",
+        "weights",
+        "weights inspect",
+        "weights make-random",
+        "doctor"
+      })
+  void helps(String command) {
+    String[] words = (command + " --help").strip().split(" ", -1);
+    Ran ran = Ran.loupe((Object[]) words).well();
+    assertEquals("", ran.err());
+    assertTrue(ran.out().startsWith(("Usage: loupe " + command).strip()), ran.out());
+    assertTrue(ran.out().endsWith("\n"));
+    for (String line : ran.out().lines().toList()) {
+      assertTrue(line.length() <= 80, line);
+      assertFalse(line.contains("${") || line.contains("null"), line);
+      assertFalse(line.endsWith(" ."), line);
+    }
+    words[words.length - 1] = "-h";
+    assertEquals(ran.out(), Ran.loupe((Object[]) words).out());
+  }
+
+  @Test
+  void theHelpNamesOptionsAndDefaults() {
+    String help = Ran.loupe("generate", "--help").out();
+    for (String option : List.of("--file", "--ids", "--samples", "--seed", "--attention", "-m")) {
+      long lines =
+          help.lines().filter(line -> line.matches(" +(-., )?" + option + "\\b.*")).count();
+      assertTrue(lines >= 1, option + " in\n" + help);
+    }
+    assertTrue(help.contains("(default: 0.8)") && help.contains("(default: 40)"), help);
+  }
+
+  @Test
+  void saysItsVersion() {
+    Ran ran = Ran.loupe("--version").well();
+    assertTrue(ran.out().matches("loupe \\S.*, Java 2\\d.*\n"), ran.out());
+    assertEquals("", ran.err());
+  }
+
+  @Test
+  void showsStackTracesOnWishOnly() {
+    Ran ran = Ran.loupe("generate", "x", "-n", 1000, "-v");
+    assertEquals(Main.BAD_USAGE, ran.code());
+    assertTrue(ran.err().contains("\tat dev.loupe."), ran.err());
+  }
+
+  @Test
+  void aTextMayStartWithAnything(@TempDir Path folder) throws IOException {
+    Path file = Files.writeString(folder.resolve("args"), "--bogus");
+    assertTrue(promptLength("@" + file) > 5, "not the arguments in the file");
+    assertTrue(promptLength("--", "--bogus") > 1);
+    assertTrue(promptLength("\"quoted\"") > 3);
+  }
+
+  private static int promptLength(String... text) {
+    Object[] args = new Object[text.length + 4];
+    System.arraycopy(new Object[] {"generate", "--json", "-n", 0}, 0, args, 0, 4);
+    System.arraycopy(text, 0, args, 4, text.length);
+    return Ran.loupe(args).well().json().getFirst().get("prompt_len").getAsInt();
+  }
+
+  @ParameterizedTest
+  @CsvSource({"100, 100", "60, 60", "0, 80", "-5, 80", "5, 20", "x, 80", "'', 80", "99999, 1000"})
+  void trustsTheTerminalsWidthWithinReason(String variable, int columns) {
+    assertEquals(columns, Terminal.columns(variable));
+  }
+
+  @Test
+  void takesEightyColumnsWhereNoneAreKnown() {
+    assertEquals(80, Terminal.columns(null));
+  }
+}
