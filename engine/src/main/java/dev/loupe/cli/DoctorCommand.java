@@ -47,7 +47,7 @@ final class DoctorCommand implements Callable<Integer> {
   private void gpu() {
     CudaDriver driver = CudaDriver.find();
     line("nvidia driver", driver.summary());
-    line("cuda backend", "not part of this version: everything runs on the CPU");
+    line("cuda backend", "not in this version: the CPU does it all");
   }
 
   /** Runs the bundled model once: weights, tokenizer with its native library, and the kernels. */
@@ -66,13 +66,12 @@ final class DoctorCommand implements Callable<Integer> {
           "demo model",
           String.format(
               Locale.ROOT,
-              "%s: opened in %.0f ms, %s",
-              right ? "works" : "WRONG",
-              loupe.info().loadMs(),
+              "%s, opened in %.0f ms",
               right
-                  ? "writes what it should"
-                  : "ROMEO: should go on with \"What,\", not with \"%s\""
-                      .formatted(run.text().strip())));
+                  ? "works"
+                  : "WRONG: ROMEO: should go on with \"What,\", not with \"%s\""
+                      .formatted(run.text().strip()),
+              loupe.info().loadMs()));
       return right;
     } catch (Exception e) {
       line("demo model", "fails: " + e.getMessage());
