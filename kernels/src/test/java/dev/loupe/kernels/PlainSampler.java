@@ -77,7 +77,7 @@ final class PlainSampler {
       int word = philox(seed, s.id() >>> 2, position, sample)[s.id() & 3];
       double u = (Integer.toUnsignedLong(word) + 0.5) / 0x1p32;
       double value = s.score() - Math.log(-Math.log(u));
-      if (value > highest || value == highest && s.id() < choice) {
+      if (value > highest || (value == highest && s.id() < choice)) {
         highest = value;
         choice = s.id();
       }

@@ -501,7 +501,7 @@ class SampleKernelsTest {
           "sample: vocabulary is 4194305, not between 1 and 4194304",
           () -> sample(logits, 1, 4194305, 4194305, four, chosen));
       assertRefused(
-          "sample: seen has 4 elements, needs 8", () -> sample(logits, 2, 100, 100, four, chosen));
+          "sample: seen has 4 elements, needs 6", () -> sample(logits, 3, 33, 33, four, chosen));
       assertRefused(
           "softmax: temperature is 0.0, not more than 0",
           () -> kernels.softmax(new SampleKernels.Logits(logits, 1, 100), logits, 0, true));
