@@ -5,10 +5,10 @@
 #include "gpu.cuh"
 #endif
 
-extern "C" __global__ void sample_v1_f32(float* x /* [n] */, int n) {
+extern "C" __global__ void probe_v1_f32(float* x /* [n] */, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
     x[i] *= 2.0f;
   }
 }
-EXPORT_KERNEL(sample_v1_f32)
+EXPORT_KERNEL(probe_v1_f32)
