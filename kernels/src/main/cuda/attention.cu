@@ -3,3 +3,4 @@
 #include "attention_v2.cuh"
 #include "attention_v3.cuh"
 #include "attention_v4.cuh"
+#include "attention_v5.cuh"
