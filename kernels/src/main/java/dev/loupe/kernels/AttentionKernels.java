@@ -62,8 +62,7 @@ public final class AttentionKernels implements AutoCloseable {
 
   // qkv, K, V, segments, y, lse, H, D, capacity, scale, causal
   private static final List<Parameter> PARAMETERS =
-      List.of(
-          POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, INT, INT, INT, FLOAT, INT);
+      List.of(POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, INT, INT, INT, FLOAT, INT);
   // and for version 1: scratch, R, row length of the scratch
   private static final List<Parameter> SCRATCH_PARAMETERS = List.of(POINTER, INT, INT);
 
@@ -130,7 +129,8 @@ public final class AttentionKernels implements AutoCloseable {
       rows = variant.equals(V5) ? 128 : 64;
       shared = sharedBytes(variant);
     }
-    Launch launch = launches.computeIfAbsent(name, n -> new Launch(gpu.kernel(FILE, n), parameters(false)));
+    Launch launch =
+        launches.computeIfAbsent(name, n -> new Launch(gpu.kernel(FILE, n), parameters(false)));
     set(launch, segments, causal, scale, buffers);
     int tiles = Math.ceilDiv(segments.longest(), rows);
     launch.run(tiles, shape.heads(), segments.count(), THREADS, 1, shared);
@@ -160,8 +160,7 @@ public final class AttentionKernels implements AutoCloseable {
     }
   }
 
-  private void set(
-      Launch launch, Segments segments, boolean causal, float scale, Buffers buffers) {
+  private void set(Launch launch, Segments segments, boolean causal, float scale, Buffers buffers) {
     launch
         .set(0, buffers.qkv())
         .set(1, buffers.k())
@@ -188,7 +187,7 @@ public final class AttentionKernels implements AutoCloseable {
     }
     int slices = variant.equals(V1) ? shape.heads() : 1;
     AttentionArguments.range(
-        "segments of a launch", segments.count(), 0, CacheShape.MAX_GRID / slices);
+        "segments of a launch", segments.count(), 0, Segments.MAX_GRID / slices);
     long rows = segments.endRow();
     buffer("segments", segments.buffer(), Element.I32, 4L * segments.count());
     buffer("qkv", buffers.qkv(), element, rows * 3 * shape.width());

@@ -7,6 +7,9 @@ import java.util.List;
  * kernels. Set once a pass, used by all its layers.
  */
 public final class Segments implements AutoCloseable {
+  /** Most that one axis of a grid counts. */
+  static final int MAX_GRID = 65535;
+
   private final DeviceBuffer buffer; // I32 [max, 4]: firstRow, rows, sequence, firstPosition
   private final int max;
   private List<Segment> list = List.of();
@@ -16,7 +19,7 @@ public final class Segments implements AutoCloseable {
    * @throws GpuException if there is no memory for them
    */
   public Segments(Gpu gpu, int max) {
-    AttentionArguments.range("most segments of a pass", max, 1, CacheShape.MAX_GRID);
+    AttentionArguments.range("most segments of a pass", max, 1, MAX_GRID);
     this.max = max;
     buffer = gpu.allocate(Element.I32, 4L * max);
   }
