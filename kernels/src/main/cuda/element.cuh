@@ -60,6 +60,29 @@ __device__ __forceinline__ void store16(E* p, const float (&x)[16 / sizeof(E)]) 
   *reinterpret_cast<uint4*>(p) = bits;
 }
 
+// 8 elements, whatever the type: where elements of 2 and 4 bytes meet in one loop.
+template <class E>
+__device__ __forceinline__ void load8(const E* p, float (&x)[8]) {
+#pragma unroll
+  for (int i = 0; i < 8; i += per16<E>) {
+    float part[16 / sizeof(E)];
+    load16(p + i, part);
+#pragma unroll
+    for (int j = 0; j < per16<E>; j++) x[i + j] = part[j];
+  }
+}
+
+template <class E>
+__device__ __forceinline__ void store8(E* p, const float (&x)[8]) {
+#pragma unroll
+  for (int i = 0; i < 8; i += per16<E>) {
+    float part[16 / sizeof(E)];
+#pragma unroll
+    for (int j = 0; j < per16<E>; j++) part[j] = x[i + j];
+    store16(p + i, part);
+  }
+}
+
 // n f32 from an address that is a multiple of 16 (n a multiple of 4): the weights beside a vector.
 template <int N>
 __device__ __forceinline__ void load_floats(const float* p, float (&x)[N]) {
