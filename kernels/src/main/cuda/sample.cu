@@ -92,6 +92,9 @@ struct Shared {
   float score;
 };
 
+// SampleKernels.java asks for this much shared memory.
+static_assert(sizeof(Shared) == 25240, "SHARED_BYTES in SampleKernels.java");
+
 __device__ Best block_best(Best best, Shared& s) {
 #pragma unroll
   for (int d = 16; d > 0; d >>= 1) {
