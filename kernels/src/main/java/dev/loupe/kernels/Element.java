@@ -30,4 +30,23 @@ public enum Element {
   public String suffix() {
     return name().toLowerCase(Locale.ROOT);
   }
+
+  /** True for the elements that hold real numbers. */
+  boolean isFloat() {
+    return this == F32 || this == F16 || this == BF16;
+  }
+
+  /** Bits of the bf16 nearest to {@code value}, ties to even; a NaN stays one. */
+  static short toBf16(float value) {
+    int bits = Float.floatToRawIntBits(value);
+    if (Float.isNaN(value)) {
+      return (short) ((bits >>> 16) | 0x40); // quiet, or its fraction might be cut to an infinity's
+    }
+    return (short) ((bits + 0x7fff + ((bits >>> 16) & 1)) >>> 16);
+  }
+
+  /** The value of a bf16. */
+  static float fromBf16(short bits) {
+    return Float.intBitsToFloat(bits << 16);
+  }
 }

@@ -1,0 +1,23 @@
+package dev.loupe.kernels;
+
+/** Where compiled kernels come from. */
+@FunctionalInterface
+interface ImageSource {
+  /** What the build put into the jar. */
+  ImageSource RESOURCES =
+      (file, computeCapability, driverVersion) -> {
+        throw new GpuException(
+            "the kernels of %s were left out when this was built, as there was no nvcc"
+                .formatted(file));
+      };
+
+  /**
+   * A cubin or PTX text.
+   *
+   * @param file name of the CUDA source without its ending
+   * @param computeCapability of the card, times ten
+   * @param driverVersion CUDA version that the driver supports, e.g. 13000
+   * @throws GpuException if there is none for that card and driver
+   */
+  byte[] image(String file, int computeCapability, int driverVersion);
+}
