@@ -7,7 +7,7 @@
 #pragma once
 #include "element.cuh"
 
-enum ElementCode { F32_CODE, F16_CODE, BF16_CODE };  // LinearKernels.code(Element)
+enum ElementCode { F32_CODE, F16_CODE, BF16_CODE };  // LinearArguments.code
 
 template <int N>
 __device__ __forceinline__ void put_f32(float* p, const float (&v)[N]) {
@@ -108,7 +108,7 @@ struct Qkv {
   int sequences, heads, headDim, capacity;
   int cacheElement;
 
-  __device__ __forceinline__ bool vectors() const { return headDim % 4 == 0; }
+  __device__ __forceinline__ bool vectors() const { return true; }  // D is a multiple of 8
 
   template <int N>
   __device__ __forceinline__ void put(int row, int col, float (&v)[N]) const {

@@ -16,8 +16,8 @@
 // int8: w = scale q, one f32 scale for each group of 64 along k, the last group of a row perhaps
 // shorter. The 16 products of a lane's load are added first and scaled once. x stays f32.
 //
-// Kernels: gemv_v1_<element of W>_r<R>[_residual | _qkv], R = 1, 2, 4, 8; fewer rows leave the last
-// ones empty. Epilogues: epilogue.cuh.
+// Kernels: gemv_v1_<element of W>[_r<R>][_residual | _qkv], R = 2, 4, 8, and 1 without an ending; fewer
+// rows leave the last ones empty. Epilogues: epilogue.cuh.
 // Limits: rows of W are multiples of 16 bytes. Gain over linear_v3: not yet measured.
 #include "epilogue.cuh"
 
@@ -234,7 +234,7 @@ struct Gemv {
   EXPORT_KERNEL(gemv_v1_##name##_qkv)
 
 #define GEMV_ROWS(element, W)              \
-  GEMV_KERNELS(element##_r1, 1, W)         \
+  GEMV_KERNELS(element, 1, W)              \
   GEMV_KERNELS(element##_r2, 2, W)         \
   GEMV_KERNELS(element##_r4, 4, W)         \
   GEMV_KERNELS(element##_r8, 8, W)
