@@ -197,7 +197,7 @@ __device__ __forceinline__ void linear_v4(
     int rows, int in, const Epilogue& epilogue) {
   constexpr bool NARROW = !same<W, X>;
   constexpr int K = V4_ROW_BYTES / (int)sizeof(W);
-  constexpr int UNROLL = same<W, float> ? 1 : V4_STEPS;  // the split operands of one step fill the registers
+  [[maybe_unused]] constexpr int UNROLL = same<W, float> ? 1 : V4_STEPS;  // the split operands of one step fill the registers
   DYN_SMEM(smem);  // two stages, each x [V4_ROWS, 128 bytes], W [V4_COLS, 128 bytes]; then the sums
   const int row0 = blockIdx.y * V4_ROWS, col0 = blockIdx.x * V4_COLS;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
