@@ -1,35 +1,36 @@
 #!/bin/bash
 # Builds the emulator and the kernels with g++:
-#   build.sh OUTDIR [rel|asan|tsan]
-# OUTDIR/libcuda.so.1   the stand-in driver (rel only), for the loader path of the JVM
-# OUTDIR/harness        the C++ tests in harness*.cpp and self_test.cpp, linked with the same objects
+#   build.sh OUTDIR [rel|harness|asan|tsan]
+# rel: OUTDIR/libcuda.so.1, the stand-in driver, for the loader path of the JVM
+# others: OUTDIR/harness, the C++ tests, plain or under AddressSanitizer with UBSan, or under ThreadSanitizer
 # Only what has changed is compiled again. Environment: CXX, CUDA_SOURCES (folder with the .cu files), EMU_FLAGS
 # (more compiler flags), EMU_JOBS (compilers at once, 2).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-out=${1:?usage: build.sh OUTDIR [rel|asan|tsan]}
+out=${1:?usage: build.sh OUTDIR [rel|harness|asan|tsan]}
 mode=${2:-rel}
 sources=${CUDA_SOURCES:-$here/../../main/cuda}
 cxx=${CXX:-g++}
 jobs=${EMU_JOBS:-2}
 mkdir -p "$out"
 
-flags=(-std=c++17 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -Wno-unknown-pragmas "-I$here" "-I$sources" "-I$here/../../main/cuda")
+flags=(-std=c++17 -g -fPIC -fvisibility=hidden "-I$here" "-I$sources" "-I$here/../../main/cuda")
 # one instruction set on every x86-64 machine (with the fast half conversions), so results do not depend on which
 [ "$(uname -m)" = x86_64 ] && flags+=(-march=x86-64-v3)
-runtime=() kernel=()  # flags of the emulator itself, of kernels and what counts as theirs
+runtime=(-Wall -Wextra -Werror)
+kernel=(-w)  # of kernels and what counts as theirs; nvcc judges their warnings
 case $mode in
-  rel) flags+=(-O2) ;;
+  rel | harness) flags+=(-O2) ;;
   asan) flags+=(-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DEMU_ASAN) ;;
   # TSan must see the accesses of kernels only: the emulator's own are not ordered by barriers
   tsan) flags+=(-O1 -fno-omit-frame-pointer -DEMU_TSAN) kernel+=(-fsanitize=thread) ;;
-  *) echo "build.sh: unknown mode $mode: rel, asan or tsan" >&2; exit 2 ;;
+  *) echo "build.sh: unknown mode $mode: rel, harness, asan or tsan" >&2; exit 2 ;;
 esac
 read -ra more <<<"${EMU_FLAGS:-}"
 flags+=("${more[@]}")
 
 # Changed flags mean other objects.
-stamp="$cxx ${flags[*]} ${kernel[*]}"
+stamp="$cxx ${flags[*]} ${runtime[*]} ${kernel[*]}"
 [ "$(cat "$out/flags" 2>/dev/null || true)" = "$stamp" ] || { rm -f "$out"/*.o "$out"/*.d; echo "$stamp" >"$out/flags"; }
 
 # True if the object is older than a file it was made from. The .d file is make's form, written by the compiler.
@@ -65,7 +66,13 @@ for source in "$here"/*.cpp; do
   object=$out/$name.o
   extra=("${runtime[@]}")
   [ "$name" = kernel_memory ] && extra=("${kernel[@]}")
-  case $name in harness* | self_test) harness+=("$object") ;; *) objects+=("$object") ;; esac
+  case $name in
+    harness*)
+      [ "$mode" = rel ] && continue
+      harness+=("$object")
+      ;;
+    *) objects+=("$object") ;;
+  esac
   if stale "$object"; then start compile_cpp "$source" "$object" "${extra[@]}"; fi
 done
 for source in "$sources"/*.cu; do
@@ -75,7 +82,7 @@ for source in "$sources"/*.cu; do
   if stale "$object"; then start compile_cu "$source" "$object" "${kernel[@]}"; fi
 done
 for source in "$here"/*.cu; do  # kernels with planted bugs, for the harness only
-  [ -e "$source" ] || continue
+  [ -e "$source" ] && [ "$mode" != rel ] || continue
   object=$out/$(basename "$source" .cu).test.o
   harness+=("$object")
   if stale "$object"; then start compile_cu "$source" "$object" "${kernel[@]}"; fi
@@ -96,6 +103,6 @@ if [ "$mode" = rel ] && newer_than "$out/libcuda.so.1" "${objects[@]}"; then
   "$cxx" -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs "${objects[@]}" -o "$out/libcuda.so.1.new" -lpthread
   mv "$out/libcuda.so.1.new" "$out/libcuda.so.1"  # a JVM may have the old one open
 fi
-if [ ${#harness[@]} -gt 0 ] && newer_than "$out/harness" "${objects[@]}" "${harness[@]}"; then
+if [ "$mode" != rel ] && newer_than "$out/harness" "${objects[@]}" "${harness[@]}"; then
   "$cxx" "${link[@]}" "${harness[@]}" "${objects[@]}" -o "$out/harness" -lpthread
 fi

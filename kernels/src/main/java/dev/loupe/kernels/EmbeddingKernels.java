@@ -68,7 +68,7 @@ public final class EmbeddingKernels {
     check.holds("wpe", wpe, table, (long) places * width);
     check.holds("x", x, (long) rows * width);
     if (!VARIANTS.getFirst().elements().contains(table)
-        || x.element() != Element.F32 && x.element() != table) {
+        || (x.element() != Element.F32 && x.element() != table)) {
       throw new IllegalArgumentException(
           "embedding: no kernel from %s tables to %s".formatted(table, x.element()));
     }

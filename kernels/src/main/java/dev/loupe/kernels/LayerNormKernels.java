@@ -87,7 +87,7 @@ public final class LayerNormKernels {
       problem = "eps is %s, not more than 0".formatted(eps);
     } else if (!ELEMENTS.contains(x.element())
         || !ELEMENTS.contains(y.element())
-        || x.element() != Element.F32 && x.element() != y.element()) {
+        || (x.element() != Element.F32 && x.element() != y.element())) {
       problem = "no kernel from %s to %s".formatted(x.element(), y.element());
     }
     if (!problem.isEmpty()) {
