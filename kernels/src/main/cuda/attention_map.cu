@@ -6,7 +6,10 @@
 //     Limits: every row reads its keys again, so T rows read K T times (from the L2 cache at best).
 // v2  Idea: tiles of 64 rows x 64 keys in shared memory; K is read once per 64 rows, and rows of P leave in whole lines.
 //     Changed: the scores of a tile meet in shared memory; tiles above the diagonal compute nothing.
-//     Limits: f32 multiply-adds, about 4 bytes of shared memory read for each; a segment of few rows fills few of 64.
+//     Limits: f32 multiply-adds, two bytes of shared memory read for each; a segment of few rows fills few of 64.
+// v3  Idea: the tile by tensor cores, f16 or bf16 with f32 sums.
+//     Changed: Q and K lie in shared memory as they are in global memory, whole rows, fetched by cp.async.
+//     Limits: q and the cache must be of the same 16-bit element; sm_80. f32 has no such version: tf32 would cost 13 bits.
 // Gains: not yet measured.
 //
 // Rows come as segments {first row, rows, sequence, first position} on the device, so that a graph may be replayed as
@@ -87,10 +90,27 @@ template <class T> __device__ __forceinline__ void map_rows(MAP_PARAMETERS(T)) {
   }
 }
 
-// Grid (ceil(columns / 64), ceil(rows / 64) + segment_count, heads), 256 threads, 16 KB of shared memory.
-template <class T> __device__ __forceinline__ void map_tile(MAP_PARAMETERS(T)) {
+// S = Q K^T of a tile by tensor cores, with barriers as score_tile has them.
+template <class T>
+__device__ __forceinline__ void tensor_tile(
+    const void* qkv, size_t q_index, size_t q_stride, const T* K, int rows, int keys, int D, unsigned char* smem) {
+  T *sQ = reinterpret_cast<T*>(smem), *sK = sQ + Br * tile_stride(D);
+  copy_tile<T>(static_cast<const T*>(qkv) + q_index, q_stride, rows, D, sQ);
+  copy_tile<T>(K, D, keys, D, sK);
+  cp_async_wait<0>();
+  __syncthreads();
+  float acc[4][4];
+  multiply_tile<T>(sQ, sK, D, acc);
+  __syncthreads();  // S takes the place of Q and K
+  write_scores(acc, reinterpret_cast<float*>(smem));
+  __syncthreads();
+}
+
+// Grid (ceil(columns / 64), ceil(rows / 64) + segment_count, heads), 256 threads; shared memory for S [Br, S_STRIDE] f32, and
+// with TENSOR for Q and K [2, 64, tile_stride(D)], if that is more.
+template <class T, bool TENSOR = false> __device__ __forceinline__ void map_tile(MAP_PARAMETERS(T)) {
   DYN_SMEM(smem);
-  float* S = reinterpret_cast<float*>(smem);  // [Br, Bc]
+  float* S = reinterpret_cast<float*>(smem);  // [Br, S_STRIDE]
   const RowTile tile = row_tile(segments, segment_count, first_row, rows, blockIdx.y);
   if (tile.rows == 0) return;
   const int h = heads[blockIdx.z], first = blockIdx.x * Bc;
@@ -102,7 +122,12 @@ template <class T> __device__ __forceinline__ void map_tile(MAP_PARAMETERS(T)) {
   if (first < keys) {
     const T* k = K + (((size_t)tile.segment.z * H + h) * capacity + first) * D;
     const size_t q_stride = (size_t)3 * H * D;
-    score_tile<T>(qkv, tile.first * q_stride + h * D, q_stride, element, k, tile.rows, keys - first, D, S);
+    const size_t q_index = tile.first * q_stride + h * D;
+    if constexpr (TENSOR) {
+      tensor_tile<T>(qkv, q_index, q_stride, k, tile.rows, keys - first, D, smem);
+    } else {
+      score_tile<T>(qkv, q_index, q_stride, element, k, tile.rows, keys - first, D, S);
+    }
   }
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   for (int i = warp; i < tile.rows; i += TILE_THREADS / 32) {
@@ -121,7 +146,7 @@ template <class T> __device__ __forceinline__ void map_tile(MAP_PARAMETERS(T)) {
     for (int c = 0; c < Bc; c += 32) {
       const int key = first + c + lane;
       if (key >= end) continue;
-      const float value = key < row_keys ? cell.of(S[i * Bc + c + lane], log_sum) : good ? cell.masked() : not_a_number();
+      const float value = key < row_keys ? cell.of(S[i * S_STRIDE + c + lane], log_sum) : good ? cell.masked() : not_a_number();
       store_as(out, at + key, value, half);
     }
   }
@@ -129,14 +154,16 @@ template <class T> __device__ __forceinline__ void map_tile(MAP_PARAMETERS(T)) {
 
 #define MAP(name, T, body, bounds)                                                                                     \
   extern "C" __global__ void __launch_bounds__ bounds name(MAP_PARAMETERS(T)) {                                       \
-    body<T>(qkv, K, lse, segments, heads, out, head_stride, segment_count, element, flags, first_row, rows, columns,   \
+    body(qkv, K, lse, segments, heads, out, head_stride, segment_count, element, flags, first_row, rows, columns,   \
             H, D, sequences, capacity, scale);                                                                         \
   }                                                                                                                    \
   EXPORT_KERNEL(name)
 
-MAP(attention_map_v1_f32, float, map_rows, (128, 4))
-MAP(attention_map_v1_f16, __half, map_rows, (128, 4))
-MAP(attention_map_v1_bf16, __nv_bfloat16, map_rows, (128, 4))
-MAP(attention_map_v2_f32, float, map_tile, (TILE_THREADS, 4))
-MAP(attention_map_v2_f16, __half, map_tile, (TILE_THREADS, 4))
-MAP(attention_map_v2_bf16, __nv_bfloat16, map_tile, (TILE_THREADS, 4))
+MAP(attention_map_v1_f32, float, map_rows<float>, (128, 4))
+MAP(attention_map_v1_f16, __half, map_rows<__half>, (128, 4))
+MAP(attention_map_v1_bf16, __nv_bfloat16, map_rows<__nv_bfloat16>, (128, 4))
+MAP(attention_map_v2_f32, float, map_tile<float>, (TILE_THREADS, 4))
+MAP(attention_map_v2_f16, __half, map_tile<__half>, (TILE_THREADS, 4))
+MAP(attention_map_v2_bf16, __nv_bfloat16, map_tile<__nv_bfloat16>, (TILE_THREADS, 4))
+MAP(attention_map_v3_f16, __half, (map_tile<__half, true>), (TILE_THREADS, 3))
+MAP(attention_map_v3_bf16, __nv_bfloat16, (map_tile<__nv_bfloat16, true>), (TILE_THREADS, 3))

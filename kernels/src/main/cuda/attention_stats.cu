@@ -8,6 +8,8 @@
 //     Limits: every row reads its keys again.
 // v2  Idea: 64 rows and 64 keys at a time, scores through shared memory; K is read once per 64 rows.
 //     Changed: a warp keeps the sums and lists of eight rows. Limits: as those of the map's v2.
+// v3  Idea: scores by tensor cores; the next 64 keys are fetched by cp.async while these are counted.
+//     Changed: Q stays in shared memory for all keys. Limits: as those of the map's v3.
 // Gains: not yet measured.
 //
 // Outputs [heads, rows]; top [heads, rows, k], key -1 and probability 0 beyond the keys of a row. A head or segment outside
@@ -138,29 +140,26 @@ template <class T> __device__ __forceinline__ void stats_rows(STATS_PARAMETERS(T
   write_row(entropy, distance, top_keys, top_p, at, k, scale, log_sum, good, sums, top);
 }
 
-// Grid (ceil(rows / 64) + segment_count, heads), 256 threads, 16 KB of shared memory.
-template <class T> __device__ __forceinline__ void stats_tile(STATS_PARAMETERS(T)) {
-  DYN_SMEM(smem);
-  constexpr int EACH = Br / (TILE_THREADS / 32);  // rows of a warp: 8 in a row
-  float* S = reinterpret_cast<float*>(smem);      // [Br, Bc]
-  const RowTile tile = row_tile(segments, segment_count, first_row, rows, blockIdx.x);
-  if (tile.rows == 0) return;
-  const int h = heads[blockIdx.y], warp = threadIdx.x >> 5, lane = threadIdx.x & 31, begin = warp * EACH;
-  const bool causal = flags & CAUSAL, good = h >= 0 && h < H && inside(tile.segment, sequences, capacity);
-  const int most = good ? keys_of(tile.segment, tile.first + tile.rows - 1, causal) : 0;
-  const size_t q_stride = (size_t)3 * H * D, q_index = tile.first * q_stride + h * D;
+// What a warp keeps of its eight rows of a tile.
+struct WarpRows {
+  static constexpr int EACH = Br / (TILE_THREADS / 32);
   RowSums sums[EACH];
   TopList top[EACH];
-  float log_sum[EACH];
+  float lse[EACH];
+
+  __device__ __forceinline__ void clear(const RowTile& tile, const float* lse_of, int h, int H, bool good) {
+    const int begin = (threadIdx.x >> 5) * EACH;
 #pragma unroll
-  for (int i = 0; i < EACH; i++) {
-    sums[i] = RowSums{0.f, 0.f};
-    top[i].clear();
-    log_sum[i] = good && begin + i < tile.rows ? lse[(size_t)(tile.first + begin + i) * H + h] : 0.f;
+    for (int i = 0; i < EACH; i++) {
+      sums[i] = RowSums{0.f, 0.f};
+      top[i].clear();
+      lse[i] = good && begin + i < tile.rows ? lse_of[(size_t)(tile.first + begin + i) * H + h] : 0.f;
+    }
   }
-  for (int first = 0; first < most; first += Bc) {
-    const T* rows_of_k = K + (((size_t)tile.segment.z * H + h) * capacity + first) * D;
-    score_tile<T>(qkv, q_index, q_stride, element, rows_of_k, tile.rows, most - first, D, S);
+
+  // Takes in the scores of the keys first .. first + Bc - 1, S [Br, S_STRIDE].
+  __device__ __forceinline__ void take(const RowTile& tile, const float* S, int first, bool causal, int k, float scale) {
+    const int begin = (threadIdx.x >> 5) * EACH, lane = threadIdx.x & 31;
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
       if (begin + i >= tile.rows) continue;
@@ -169,31 +168,80 @@ template <class T> __device__ __forceinline__ void stats_tile(STATS_PARAMETERS(T
 #pragma unroll
       for (int c = 0; c < Bc; c += 32) {
         const int key = first + c + lane;
-        const float dot = S[(begin + i) * Bc + c + lane];
-        if (key < keys) sums[i].add(dot, key, position, scale, log_sum[i]);
+        const float dot = S[(begin + i) * S_STRIDE + c + lane];
+        if (key < keys) sums[i].add(dot, key, position, scale, lse[i]);
         top[i].offer(dot, key, key < keys, k);
       }
     }
   }
+
+  // at: index of the tile's first row in the outputs
+  __device__ __forceinline__ void write(
+      const RowTile& tile, float* entropy, float* distance, int* top_keys, float* top_p, size_t at, int k, float scale,
+      bool good) {
+    const int begin = (threadIdx.x >> 5) * EACH;
 #pragma unroll
-  for (int i = 0; i < EACH; i++) {
-    if (begin + i >= tile.rows) continue;
-    sums[i].entropy = warp_sum(sums[i].entropy), sums[i].distance = warp_sum(sums[i].distance);
-    const size_t at = (size_t)blockIdx.y * rows + tile.first + begin + i - first_row;
-    write_row(entropy, distance, top_keys, top_p, at, k, scale, log_sum[i], good, sums[i], top[i]);
+    for (int i = 0; i < EACH; i++) {
+      if (begin + i >= tile.rows) continue;
+      sums[i].entropy = warp_sum(sums[i].entropy), sums[i].distance = warp_sum(sums[i].distance);
+      write_row(entropy, distance, top_keys, top_p, at + begin + i, k, scale, lse[i], good, sums[i], top[i]);
+    }
   }
+};
+
+// Grid (ceil(rows / 64) + segment_count, heads), 256 threads; shared memory for S [Br, S_STRIDE] f32, and with TENSOR besides
+// for Q and K [2, 64, tile_stride(D)].
+template <class T, bool TENSOR = false> __device__ __forceinline__ void stats_tile(STATS_PARAMETERS(T)) {
+  DYN_SMEM(smem);
+  float* S = reinterpret_cast<float*>(smem);
+  const RowTile tile = row_tile(segments, segment_count, first_row, rows, blockIdx.x);
+  if (tile.rows == 0) return;
+  const int h = heads[blockIdx.y];
+  const bool causal = flags & CAUSAL, good = h >= 0 && h < H && inside(tile.segment, sequences, capacity);
+  const int most = good ? keys_of(tile.segment, tile.first + tile.rows - 1, causal) : 0;
+  const size_t q_stride = (size_t)3 * H * D, q_index = tile.first * q_stride + h * D;
+  K += good ? ((size_t)tile.segment.z * H + h) * capacity * D : 0;
+  WarpRows mine;
+  mine.clear(tile, lse, h, H, good);
+  if constexpr (TENSOR) {
+    T *sQ = reinterpret_cast<T*>(S + Br * S_STRIDE), *sK = sQ + Br * tile_stride(D);
+    if (most > 0) {
+      copy_tile<T>(static_cast<const T*>(qkv) + q_index, q_stride, tile.rows, D, sQ);
+      copy_tile<T>(K, D, most, D, sK);
+    }
+    for (int first = 0; first < most; first += Bc) {
+      cp_async_wait<0>();
+      __syncthreads();
+      float acc[4][4];
+      multiply_tile<T>(sQ, sK, D, acc);
+      write_scores(acc, S);
+      __syncthreads();  // S is whole, and K may be overwritten: the next keys come while these are counted
+      const int next = first + Bc;
+      if (next < most) copy_tile<T>(K + (size_t)next * D, D, most - next, D, sK);
+      mine.take(tile, S, first, causal, k, scale);
+    }
+  } else {
+    for (int first = 0; first < most; first += Bc) {
+      score_tile<T>(qkv, q_index, q_stride, element, K + (size_t)first * D, tile.rows, most - first, D, S);
+      mine.take(tile, S, first, causal, k, scale);
+    }
+  }
+  const size_t at = (size_t)blockIdx.y * rows + tile.first - first_row;
+  mine.write(tile, entropy, distance, top_keys, top_p, at, k, scale, good);
 }
 
 #define STATS(name, T, body, bounds)                                                                                   \
   extern "C" __global__ void __launch_bounds__ bounds name(STATS_PARAMETERS(T)) {                                      \
-    body<T>(qkv, K, lse, segments, heads, entropy, distance, top_keys, top_p, k, segment_count, element, flags,        \
+    body(qkv, K, lse, segments, heads, entropy, distance, top_keys, top_p, k, segment_count, element, flags,        \
             first_row, rows, H, D, sequences, capacity, scale);                                                        \
   }                                                                                                                    \
   EXPORT_KERNEL(name)
 
-STATS(attention_stats_v1_f32, float, stats_rows, (128, 4))
-STATS(attention_stats_v1_f16, __half, stats_rows, (128, 4))
-STATS(attention_stats_v1_bf16, __nv_bfloat16, stats_rows, (128, 4))
-STATS(attention_stats_v2_f32, float, stats_tile, (TILE_THREADS, 2))
-STATS(attention_stats_v2_f16, __half, stats_tile, (TILE_THREADS, 2))
-STATS(attention_stats_v2_bf16, __nv_bfloat16, stats_tile, (TILE_THREADS, 2))
+STATS(attention_stats_v1_f32, float, stats_rows<float>, (128, 4))
+STATS(attention_stats_v1_f16, __half, stats_rows<__half>, (128, 4))
+STATS(attention_stats_v1_bf16, __nv_bfloat16, stats_rows<__nv_bfloat16>, (128, 4))
+STATS(attention_stats_v2_f32, float, stats_tile<float>, (TILE_THREADS, 2))
+STATS(attention_stats_v2_f16, __half, stats_tile<__half>, (TILE_THREADS, 2))
+STATS(attention_stats_v2_bf16, __nv_bfloat16, stats_tile<__nv_bfloat16>, (TILE_THREADS, 2))
+STATS(attention_stats_v3_f16, __half, (stats_tile<__half, true>), (TILE_THREADS, 2))
+STATS(attention_stats_v3_bf16, __nv_bfloat16, (stats_tile<__nv_bfloat16, true>), (TILE_THREADS, 2))

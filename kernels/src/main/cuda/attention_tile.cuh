@@ -6,6 +6,7 @@
 enum { CAUSAL = 1, PACKED = 2, SCORES = 4, HALF = 8 };
 
 constexpr int Br = 64, Bc = 64, TILE_THREADS = 256;
+constexpr int S_STRIDE = Bc + 8;  // of a tile of scores: eight rows of a tensor-core fragment fall on different banks
 
 // A run of rows of one sequence: {first row, rows, sequence, position of the first row}.
 // A row at position p attends to the keys 0 .. p (causal) or to all keys of its sequence, those up to its segment's last.
@@ -61,7 +62,8 @@ __device__ __forceinline__ RowTile row_tile(
 // 256 threads, each 4 rows x 4 keys. Chunks of 32 of D pass through shared memory transposed, element (d, row) at
 // column row ^ 4 (d / 4 mod 8) of its line, so that neither the transposing stores nor the 16-byte loads conflict.
 // Begins and ends with a barrier: shared memory may be in use before, and S is readable after.
-// qkv [R, 3C], q_index of the first row; K [keys, D] from the first key; S [Br, Bc] = the start of shared [2, 32, 64]
+// qkv [R, 3C], q_index of the first row; K [keys, D] from the first key; S [Br, S_STRIDE] at the start of shared, where Q and K
+// were [2, 32, 64]
 template <class T>
 __device__ __forceinline__ void score_tile(
     const void* __restrict__ qkv, size_t q_index, size_t q_stride, int element, const T* __restrict__ K, int rows,
@@ -99,6 +101,64 @@ __device__ __forceinline__ void score_tile(
   __syncthreads();
 #pragma unroll
   for (int a = 0; a < 4; a++)
-    sts128(shared + (ty * 4 + a) * Bc + tx * 4, make_float4(acc[a][0], acc[a][1], acc[a][2], acc[a][3]));
+    sts128(shared + (ty * 4 + a) * S_STRIDE + tx * 4, make_float4(acc[a][0], acc[a][1], acc[a][2], acc[a][3]));
   __syncthreads();
+}
+
+// ---- the same by tensor cores, where q and the cache are both f16 or both bf16: products are exact, sums f32
+
+// Elements from one row of a tile in shared memory to the next: D in whole steps of 16, and 16 bytes more, an odd number of
+// chunks, so that the eight rows of an ldmatrix fall on different banks.
+__device__ __forceinline__ int tile_stride(int D) { return (D + 15) / 16 * 16 + 8; }
+
+// Starts copying up to 64 rows of D into shared [64, tile_stride(D)]; zero beyond the rows and beyond D. One group of cp.async.
+// rows [valid, D], row_stride elements apart
+template <class T>
+__device__ __forceinline__ void copy_tile(const T* __restrict__ rows, size_t row_stride, int valid, int D, T* shared) {
+  const int stride = tile_stride(D);
+  for (int row = threadIdx.x >> 3; row < 64; row += TILE_THREADS / 8) {
+    for (int d = (threadIdx.x & 7) * 8; d < stride - 8; d += 64) {
+      const bool present = row < valid && d < D;
+      cp_async16(shared + row * stride + d, present ? rows + row * row_stride + d : rows, present);
+    }
+  }
+  cp_async_commit();
+}
+
+__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, __half) {
+  mma_m16n8k16_f16(d, a, b0, b1);
+}
+__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, __nv_bfloat16) {
+  mma_m16n8k16_bf16(d, a, b0, b1);
+}
+
+// This warp's 16 rows x 32 keys of Q K^T: rows 16 (warp / 2), keys 32 (warp % 2); acc [4 times 8 keys] as the fragments of mma.
+// Q, K [64, tile_stride(D)] in shared memory
+template <class T>
+__device__ __forceinline__ void multiply_tile(const T* Q, const T* K, int D, float (&acc)[4][4]) {
+  const int stride = tile_stride(D), warp = threadIdx.x >> 5, matrix = (threadIdx.x >> 3) & 3, line = threadIdx.x & 7;
+  const T* q = Q + (16 * (warp >> 1) + 8 * (matrix & 1) + line) * stride + 8 * (matrix >> 1);
+  const T* k = K + (32 * (warp & 1) + 8 * (matrix >> 1) + line) * stride + 8 * (matrix & 1);
+#pragma unroll
+  for (int n = 0; n < 4; n++) acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0.f;
+#pragma unroll 2
+  for (int d = 0; d < stride - 8; d += 16) {
+    unsigned a[4], b[2][4];
+    ldmatrix_x4(a, q + d);
+    ldmatrix_x4(b[0], k + d);
+    ldmatrix_x4(b[1], k + 16 * stride + d);
+#pragma unroll
+    for (int n = 0; n < 4; n++) mma(acc[n], a, b[n >> 1][2 * (n & 1)], b[n >> 1][2 * (n & 1) + 1], T{});
+  }
+}
+
+// Puts the warp's fragments into S [Br, S_STRIDE].
+__device__ __forceinline__ void write_scores(const float (&acc)[4][4], float* S) {
+  const int warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2, t = threadIdx.x & 3;
+  float* s = S + (16 * (warp >> 1) + g) * S_STRIDE + 32 * (warp & 1) + 2 * t;
+#pragma unroll
+  for (int n = 0; n < 4; n++) {
+    *reinterpret_cast<float2*>(s + 8 * n) = make_float2(acc[n][0], acc[n][1]);
+    *reinterpret_cast<float2*>(s + 8 * S_STRIDE + 8 * n) = make_float2(acc[n][2], acc[n][3]);
+  }
 }

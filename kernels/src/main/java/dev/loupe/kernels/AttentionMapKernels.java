@@ -8,6 +8,7 @@ import static dev.loupe.kernels.Parameter.POINTER;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * Attention maps, their scores, and statistics of their rows, rebuilt from the log-sum-exp that
@@ -26,19 +27,21 @@ public final class AttentionMapKernels {
   static final List<Variant> MAPS =
       List.of(
           variant(MAP, "v1", "a warp for each row and 32 keys; for few rows"),
-          variant(MAP, "v2", "tiles of 64 rows and 64 keys in shared memory"));
+          variant(MAP, "v2", "tiles of 64 rows and 64 keys in shared memory"),
+          tensorVariant(MAP, "the tiles by tensor cores"));
 
   /** Rows of the statistics family in the {@link KernelCatalogue}. */
   static final List<Variant> STATISTICS =
       List.of(
           variant(STATS, "v1", "a block for each row and head, one pass; for few rows"),
-          variant(STATS, "v2", "tiles of 64 rows and 64 keys, eight rows a warp"));
+          variant(STATS, "v2", "tiles of 64 rows and 64 keys, eight rows a warp"),
+          tensorVariant(STATS, "the tiles by tensor cores, the next keys fetched meanwhile"));
 
   /** Most ranks of {@link Statistics}. */
   public static final int MAX_TOP = 16;
 
   private static final int TILE = 64;
-  private static final int TILE_SHARED_BYTES = TILE * TILE * Float.BYTES;
+  private static final int TILE_SHARED_BYTES = TILE * (TILE + 8) * Float.BYTES;
   private static final int ROW_STATS_SHARED_BYTES = 4 * (2 + 2 * 32) * Float.BYTES;
   private static final int MAX_GRID = 65535;
   private static final int MAX_SEGMENTS = 32768; // with the row tiles they make one axis of a grid
@@ -156,13 +159,22 @@ public final class AttentionMapKernels {
       int k) {}
 
   /** The map variant for so many rows: tiles pay where a segment fills a good part of one. */
-  public static Variant mapVariant(int rows, int segments) {
-    return rows >= 16L * segments ? MAPS.get(1) : MAPS.get(0);
+  public Variant mapVariant(int rows, int segments) {
+    return variantFor(MAPS, rows, segments);
   }
 
   /** The statistics variant for so many rows. */
-  public static Variant statisticsVariant(int rows, int segments) {
-    return rows >= 16L * segments ? STATISTICS.get(1) : STATISTICS.get(0);
+  public Variant statisticsVariant(int rows, int segments) {
+    return variantFor(STATISTICS, rows, segments);
+  }
+
+  private Variant variantFor(List<Variant> family, int rows, int segments) {
+    if (rows < 16L * segments) {
+      return family.getFirst();
+    }
+    Variant tensor = family.getLast();
+    boolean can = activations == cache && tensor.supports(cache, gpu.computeCapability());
+    return can ? tensor : family.get(1);
   }
 
   /** Entries of the packed rows of positions {@code firstPosition} and on. */
@@ -206,8 +218,11 @@ public final class AttentionMapKernels {
       launch.run(tiles(columns, 128), want.headCount(), want.rows(), 128, 1, 0);
     } else {
       int rowTiles = tiles(want.rows(), TILE) + source.segmentCount();
-      launch.run(
-          tiles(columns, TILE), rowTiles, want.headCount(), 4 * TILE, 1, TILE_SHARED_BYTES);
+      int shared =
+          variant.equals(MAPS.getLast())
+              ? Math.max(TILE_SHARED_BYTES, tensorTileBytes())
+              : TILE_SHARED_BYTES;
+      launch.run(tiles(columns, TILE), rowTiles, want.headCount(), 4 * TILE, 1, shared);
     }
   }
 
@@ -243,7 +258,11 @@ public final class AttentionMapKernels {
       launch.run(want.rows(), want.headCount(), 1, 128, 1, ROW_STATS_SHARED_BYTES);
     } else {
       int rowTiles = tiles(want.rows(), TILE) + source.segmentCount();
-      launch.run(rowTiles, want.headCount(), 1, 4 * TILE, 1, TILE_SHARED_BYTES);
+      int shared =
+          variant.equals(STATISTICS.getLast())
+              ? TILE_SHARED_BYTES + tensorTileBytes()
+              : TILE_SHARED_BYTES;
+      launch.run(rowTiles, want.headCount(), 1, 4 * TILE, 1, shared);
     }
   }
 
@@ -279,12 +298,32 @@ public final class AttentionMapKernels {
                   family.getFirst().family(),
                   family.stream().map(Variant::name).toList()));
     }
+    requireSupport(variant);
     return launches.computeIfAbsent(
         variant,
         v ->
             new Launch(
                 gpu.kernel(v.family(), v.kernel(cache)),
                 v.family().equals(MAP) ? MAP_PARAMETERS : STATS_PARAMETERS));
+  }
+
+  private void requireSupport(Variant variant) {
+    if (!variant.supports(cache, gpu.computeCapability())) {
+      throw new IllegalArgumentException(
+          "%s %s has no kernel for %s on compute capability %.1f: it comes in %s from %.1f on"
+              .formatted(
+                  variant.family(),
+                  variant.name(),
+                  cache.suffix(),
+                  gpu.computeCapability() / 10.0,
+                  variant.elements().stream().map(Element::suffix).sorted().toList(),
+                  variant.minComputeCapability() / 10.0));
+    }
+    if (variant.name().equals("v3") && activations != cache) {
+      throw new IllegalArgumentException(
+          "%s v3 takes q and the cache as the same element, not %s and %s"
+              .formatted(variant.family(), activations.suffix(), cache.suffix()));
+    }
   }
 
   private void check(Source source, Selection want) {
@@ -348,5 +387,15 @@ public final class AttentionMapKernels {
 
   private static Variant variant(String family, String name, String idea) {
     return new Variant(family, name, idea, LIMITS, AttentionArguments.FLOATS, 75);
+  }
+
+  private static Variant tensorVariant(String family, String idea) {
+    String limits = LIMITS + "; q and the cache of the same element";
+    return new Variant(family, "v3", idea, limits, Set.of(Element.F16, Element.BF16), 80);
+  }
+
+  /** Bytes of a tile of Q and one of K, as the tensor-core versions lay them. */
+  private int tensorTileBytes() {
+    return 2 * TILE * (tiles(shape.headSize(), 16) * 16 + 8) * cache.bytes();
   }
 }
