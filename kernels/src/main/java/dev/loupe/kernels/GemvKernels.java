@@ -4,11 +4,11 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * Linear maps of 1 to 8 rows, for decoding: out = x . W^T + b with x [R, in] F32, W [outputs, in] in
- * F32, F16, BF16 or I8, sums in f32. The time is that of reading W once.
+ * Linear maps of 1 to 8 rows, for decoding: out = x . W^T + b with x [R, in] F32, W [outputs, in]
+ * in F32, F16, BF16 or I8, sums in f32. The time is that of reading W once.
  *
- * <p>The bits of a row of out depend on that row of x, W and b alone: not on R, nor on the number of
- * blocks. The kernels and their order of summation are in gemv.cu.
+ * <p>The bits of a row of out depend on that row of x, W and b alone: not on R, nor on the number
+ * of blocks. The kernels and their order of summation are in gemv.cu.
  */
 public final class GemvKernels {
   /** Most rows of a call. */
@@ -92,9 +92,7 @@ public final class GemvKernels {
   /** The kernel for up to a number of rows. */
   private record RowClass(Launch launch, int blocks, int sharedBytes) {
     void run(int rows) {
-      launch
-          .set(LinearArguments.rowsAt(true), rows)
-          .run(blocks, 1, 1, THREADS, 1, sharedBytes);
+      launch.set(LinearArguments.rowsAt(true), rows).run(blocks, 1, 1, THREADS, 1, sharedBytes);
     }
   }
 }

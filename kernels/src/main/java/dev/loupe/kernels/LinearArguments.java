@@ -21,7 +21,8 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
     check.holds("weight", map.weight(), 1);
     check.holds("x", x, map.in());
     if (x.element() != Element.F32 && (x.element() != map.weight().element())) {
-      throw refusal(check, "no kernel for x in %s and W in %s", x.element(), map.weight().element());
+      throw refusal(
+          check, "no kernel for x in %s and W in %s", x.element(), map.weight().element());
     }
     DeviceBuffer target = epilogue.target();
     check.holds("out", target, map.outputs());
@@ -114,7 +115,7 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
     values.add(map.outputs());
     int element = code(epilogue.target().element());
     switch (epilogue) {
-      case LinearEpilogue.Output o -> values.addAll(List.of(element, o.activation().ordinal()));
+      case LinearEpilogue.Output o -> values.addAll(List.of(element, o.activation().code()));
       case LinearEpilogue.Residual r -> {}
       case LinearEpilogue.QkvAppend a -> {
         CacheShape c = a.cache();

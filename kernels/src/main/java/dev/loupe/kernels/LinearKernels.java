@@ -4,8 +4,8 @@ import java.util.List;
 import java.util.Set;
 
 /**
- * Linear maps of any number of rows: out = x . W^T + b with x [R, in], W [outputs, in], b [outputs],
- * sums in f32. Kernels and their reasons are in linear.cu.
+ * Linear maps of any number of rows: out = x . W^T + b with x [R, in], W [outputs, in], b
+ * [outputs], sums in f32. Kernels and their reasons are in linear.cu.
  */
 public final class LinearKernels {
   private static final String FAMILY = "linear";

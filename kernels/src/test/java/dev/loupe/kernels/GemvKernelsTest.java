@@ -73,8 +73,7 @@ class GemvKernelsTest {
     double[] expected = new double[actual.length];
     double[] error = new double[actual.length];
     for (int i = 0; i < actual.length; i++) {
-      Expected e =
-          epilogue.apply(p.expected(i / p.outputs, i % p.outputs, true, F32, false));
+      Expected e = epilogue.apply(p.expected(i / p.outputs, i % p.outputs, true, F32, false));
       expected[i] = e.value();
       error[i] = e.error();
     }
@@ -219,8 +218,7 @@ class GemvKernelsTest {
               + " use linear",
           () -> gemv.prepare(b.map, b.x, out));
       refused(
-          "gemv: x holds F16, not F32",
-          () -> gemv.prepare(c.map, c.empty(Element.F16, 12), out));
+          "gemv: x holds F16, not F32", () -> gemv.prepare(c.map, c.empty(Element.F16, 12), out));
       LinearCall call = gemv.prepare(c.map, c.x, out);
       refused("gemv: rows is 9, not between 1 and 8", () -> call.run(9));
       refused("gemv: rows is 0, not between 1 and 8", () -> call.run(0));
@@ -228,8 +226,7 @@ class GemvKernelsTest {
           "gemv: x and keys overlap",
           () -> {
             CacheShape one = new CacheShape(1, 1, 1, 8);
-            LinearMap qkv =
-                new LinearMap(c.empty(F32, 24L * 12), null, c.empty(F32, 24), 12, 24);
+            LinearMap qkv = new LinearMap(c.empty(F32, 24L * 12), null, c.empty(F32, 24), 12, 24);
             DeviceBuffer i = c.with(0);
             gemv.prepare(
                 qkv, c.x, new QkvAppend(c.empty(F32, 24), c.x, c.empty(F32, 8), i, i, one));

@@ -3,8 +3,8 @@ package dev.loupe.kernels;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import org.junit.jupiter.api.Assertions;
 import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Assertions;
 
 /** A linear problem on the device; every buffer that kernels write starts as NaN. */
 final class LinearBuffers implements AutoCloseable {

@@ -319,8 +319,7 @@ class LinearKernelsTest {
       refused(
           "linear v3: no kernel from x in F16 to out in BF16",
           () ->
-              linear.prepare(
-                  v3, b.map, b.x, new Output(b.target(Element.BF16), Activation.NONE)));
+              linear.prepare(v3, b.map, b.x, new Output(b.target(Element.BF16), Activation.NONE)));
       refused(
           "linear v3: acc holds F16, not F32",
           () -> linear.prepare(v3, b.map, b.x, new Residual(b.target(Element.F16))));
@@ -347,7 +346,8 @@ class LinearKernelsTest {
           () -> linear.prepare(GemvKernels.VARIANTS.getFirst(), b.map, b.x, out));
       b.x.close();
       refused("linear v3: x is closed", () -> linear.prepare(v3, b.map, b.x, out));
-      assertTrue(assertThrows(GpuException.class, () -> call.run(1)).getMessage().contains("freed"));
+      assertTrue(
+          assertThrows(GpuException.class, () -> call.run(1)).getMessage().contains("freed"));
     }
   }
 
@@ -359,8 +359,7 @@ class LinearKernelsTest {
       DeviceBuffer bias = b.map.bias();
       refused(
           "linear map: weight has 24 elements, needs 28", () -> new LinearMap(w, null, bias, 4, 7));
-      refused(
-          "linear map: bias has 6 elements, needs 8", () -> new LinearMap(w, null, bias, 3, 8));
+      refused("linear map: bias has 6 elements, needs 8", () -> new LinearMap(w, null, bias, 3, 8));
       refused(
           "linear map: in is 0, not between 1 and 268435456",
           () -> new LinearMap(w, null, bias, 0, 6));
