@@ -8,9 +8,13 @@ import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 
 /**
  * The NVIDIA driver of this machine, as far as it says of itself.
+ *
+ * <p>Asked through FFM and not through JCuda, whose native library cannot even be loaded where
+ * there is no driver.
  *
  * @param version CUDA version that the driver supports, e.g. 13000 for 13.0; 0 where none is
  *     installed
@@ -18,8 +22,12 @@ import java.util.List;
  * @param problem why no card can be used; empty if one can
  */
 public record CudaDriver(int version, List<String> cards, String problem) {
-  private static final String LIBRARY = "libcuda.so.1";
+  /** The library that the driver brings. */
+  static final String LIBRARY =
+      System.getProperty("os.name", "").startsWith("Windows") ? "nvcuda.dll" : "libcuda.so.1";
+
   private static final int NAME_BYTES = 256;
+  private static final int NO_DEVICE = 100; // CUDA_ERROR_NO_DEVICE
 
   public CudaDriver {
     cards = List.copyOf(cards);
@@ -27,34 +35,39 @@ public record CudaDriver(int version, List<String> cards, String problem) {
 
   /** Asks the driver; never fails. */
   public static CudaDriver find() {
-    try (Arena arena = Arena.ofConfined()) {
-      SymbolLookup driver;
-      try {
-        driver = SymbolLookup.libraryLookup(LIBRARY, arena);
-      } catch (IllegalArgumentException e) {
-        return new CudaDriver(0, List.of(), "not found (%s)".formatted(LIBRARY));
-      }
-      return ask(driver, arena);
+    return library()
+        .map(CudaDriver::ask)
+        .orElseGet(() -> new CudaDriver(0, List.of(), "not found (%s)".formatted(LIBRARY)));
+  }
+
+  /** The driver's functions. It stays loaded: it may have threads of its own once initialised. */
+  static Optional<SymbolLookup> library() {
+    try {
+      return Optional.of(SymbolLookup.libraryLookup(LIBRARY, Arena.global()));
+    } catch (IllegalArgumentException e) {
+      return Optional.empty();
     }
   }
 
-  private static CudaDriver ask(SymbolLookup driver, Arena arena) {
-    int rc = call(driver, "cuInit", 0);
-    MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
-    int version =
-        call(driver, "cuDriverGetVersion", out) == 0 ? out.get(ValueLayout.JAVA_INT, 0) : 0;
-    if (rc != 0) {
-      return new CudaDriver(version, List.of(), "cuInit failed with error %d".formatted(rc));
-    }
-    List<String> cards = new ArrayList<>();
-    int count = call(driver, "cuDeviceGetCount", out) == 0 ? out.get(ValueLayout.JAVA_INT, 0) : 0;
-    MemorySegment name = arena.allocate(NAME_BYTES);
-    for (int i = 0; i < count; i++) {
-      if (call(driver, "cuDeviceGetName", name, NAME_BYTES, i) == 0) {
-        cards.add(name.getString(0));
+  private static CudaDriver ask(SymbolLookup driver) {
+    try (Arena arena = Arena.ofConfined()) {
+      int rc = call(driver, "cuInit", 0);
+      MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);
+      int version =
+          call(driver, "cuDriverGetVersion", out) == 0 ? out.get(ValueLayout.JAVA_INT, 0) : 0;
+      if (rc != 0 && rc != NO_DEVICE) {
+        return new CudaDriver(version, List.of(), "cuInit failed with error %d".formatted(rc));
       }
+      List<String> cards = new ArrayList<>();
+      boolean counted = rc == 0 && call(driver, "cuDeviceGetCount", out) == 0;
+      int count = counted ? out.get(ValueLayout.JAVA_INT, 0) : 0;
+      MemorySegment name = arena.allocate(NAME_BYTES);
+      for (int i = 0; i < count; i++) {
+        boolean named = call(driver, "cuDeviceGetName", name, NAME_BYTES - 1, i) == 0;
+        cards.add(named ? name.getString(0) : "unnamed");
+      }
+      return new CudaDriver(version, cards, cards.isEmpty() ? "no card" : "");
     }
-    return new CudaDriver(version, cards, cards.isEmpty() ? "no card" : "");
   }
 
   /** One line for people. */
@@ -62,8 +75,13 @@ public record CudaDriver(int version, List<String> cards, String problem) {
     if (version == 0) {
       return problem;
     }
-    String found = "CUDA %d.%d".formatted(version / 1000, version % 1000 / 10);
+    String found = "CUDA " + dotted(version);
     return found + ", " + (problem.isEmpty() ? String.join(", ", cards) : problem);
+  }
+
+  /** A CUDA version as people write it, e.g. 12.4. */
+  static String dotted(int version) {
+    return "%d.%d".formatted(version / 1000, version % 1000 / 10);
   }
 
   /** The result code of a driver function, -1 if the driver lacks it. */

@@ -1,0 +1,46 @@
+package dev.loupe.kernels;
+
+/**
+ * Refuses what a kernel would read or write wrongly, before it is launched.
+ *
+ * @param operation what is asked for, as its messages begin
+ * @param gpu where all buffers must be
+ */
+record BufferCheck(String operation, Gpu gpu) {
+
+  /** Passes a size from {@code least} to {@code most}. */
+  void size(String name, long value, long least, long most) {
+    if (value < least || value > most) {
+      throw new IllegalArgumentException(
+          "%s: %s is %d, not between %d and %d".formatted(operation, name, value, least, most));
+    }
+  }
+
+  /** Passes a live buffer of this GPU with at least {@code elements} of {@code element}. */
+  void holds(String name, DeviceBuffer buffer, Element element, long elements) {
+    if (buffer.element() != element) {
+      throw new IllegalArgumentException(
+          "%s: %s holds %s, not %s".formatted(operation, name, buffer.element(), element));
+    }
+    holds(name, buffer, elements);
+  }
+
+  /** Passes a live buffer of this GPU with at least {@code elements} that starts at 16 bytes. */
+  void holds(String name, DeviceBuffer buffer, long elements) {
+    if (!buffer.isLive()) {
+      throw new IllegalArgumentException("%s: %s is closed".formatted(operation, name));
+    }
+    if (buffer.gpu() != gpu) {
+      throw new IllegalArgumentException("%s: %s is on another GPU".formatted(operation, name));
+    }
+    if (buffer.elements() < elements) {
+      throw new IllegalArgumentException(
+          "%s: %s has %d elements, needs %d"
+              .formatted(operation, name, buffer.elements(), elements));
+    }
+    if (buffer.address() % 16 != 0) {
+      throw new IllegalArgumentException(
+          "%s: %s starts at an address that is no multiple of 16".formatted(operation, name));
+    }
+  }
+}

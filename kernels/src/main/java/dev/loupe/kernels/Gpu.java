@@ -1,0 +1,453 @@
+package dev.loupe.kernels;
+
+import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
+import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
+import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Supplier;
+import jcuda.driver.CUcontext;
+import jcuda.driver.CUdevice;
+import jcuda.driver.CUevent;
+import jcuda.driver.CUmodule;
+import jcuda.driver.CUresult;
+import jcuda.driver.CUstream;
+import jcuda.driver.JCudaDriver;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * One GPU: a CUDA context, a stream, and the memory and kernels on it.
+ *
+ * <p>The context belongs to one platform thread, {@code loupe-gpu}; calls from other threads are
+ * handed to it, so all methods may be called from any thread. Work is done in the order in which it
+ * was put on the stream. Whoever has a whole pass to launch does so inside {@link #run}, where
+ * calls are not handed over one by one.
+ */
+public final class Gpu implements AutoCloseable {
+  /** Driver that understands the oldest images we ship; CUDA 11.0 came with driver 450. */
+  private static final int MIN_DRIVER = 11_000;
+
+  private static final int MIN_COMPUTE_CAPABILITY = 75;
+
+  private final CudaDriver driver;
+  private final ImageSource images;
+  private final GpuThread thread = new GpuThread();
+  private final CUdevice device = new CUdevice();
+  private final CUcontext context = new CUcontext();
+  private final Stream stream = new Stream();
+  private final String name;
+  private int computeCapability;
+  private int multiprocessors;
+  private int maxSharedBytes;
+  private long totalBytes;
+
+  // from here on: only the owning thread's
+  private final Set<DeviceBuffer> buffers = new LinkedHashSet<>();
+  private final Map<String, CUmodule> modules = new HashMap<>();
+  private final Map<String, Kernel> kernels = new HashMap<>();
+  private final Staging staging = new Staging();
+  private boolean hasContext;
+  private boolean failed; // the context answers every call with the error of an earlier one
+  private @Nullable Launch last;
+  private volatile boolean closed;
+
+  /** JCuda's handle, which tells its address for calls that JCuda lacks. */
+  static final class Stream extends CUstream {
+    long address() {
+      return getNativePointer();
+    }
+  }
+
+  private Gpu(CudaDriver driver, int ordinal, ImageSource images) {
+    this.driver = driver;
+    this.images = images;
+    this.name = driver.cards().get(ordinal);
+  }
+
+  /**
+   * Opens a device.
+   *
+   * @param device number in the driver's order, from 0
+   * @throws GpuException if there is no driver, it is too old, or there is no such device
+   */
+  public static Gpu open(int device) {
+    return open(device, ImageSource.BUILT);
+  }
+
+  static Gpu open(int device, ImageSource images) {
+    CudaDriver driver = CudaDriver.find();
+    requireUsable(driver, device);
+    JCudaLibrary.load(JCudaDriver.class, "JCudaDriver");
+    Gpu gpu = new Gpu(driver, device, images);
+    gpu.thread.run(() -> gpu.start(device));
+    return gpu;
+  }
+
+  static void requireUsable(CudaDriver driver, int device) {
+    if (driver.version() == 0) {
+      throw new GpuException(
+          "no GPU can be used: the NVIDIA driver is %s; install it, or run on the CPU"
+              .formatted(driver.problem()));
+    }
+    if (driver.version() < MIN_DRIVER) {
+      throw new GpuException(
+          "no GPU can be used: the NVIDIA driver is too old, it supports CUDA %s and %s is needed;"
+                  .formatted(CudaDriver.dotted(driver.version()), CudaDriver.dotted(MIN_DRIVER))
+              + " update it, or run on the CPU");
+    }
+    int count = driver.cards().size();
+    if (count == 0) {
+      throw new GpuException(
+          "no GPU can be used: the driver is there (%s); see nvidia-smi, or run on the CPU"
+              .formatted(driver.summary()));
+    }
+    if (device < 0 || device >= count) {
+      throw new GpuException(
+          "there is no GPU %d: this machine has %d, numbered from 0 (%s)"
+              .formatted(device, count, String.join(", ", driver.cards())));
+    }
+  }
+
+  private void start(int ordinal) {
+    try {
+      JCudaDriver.setExceptionsEnabled(false); // they carry no more than the error's name
+      check(JCudaDriver.cuInit(0), "starting the driver");
+      check(JCudaDriver.cuDeviceGet(device, ordinal), "opening the GPU");
+      computeCapability =
+          attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
+              + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+      if (computeCapability < MIN_COMPUTE_CAPABILITY) {
+        throw new GpuException(
+            "GPU %d (%s) has compute capability %d.%d, and the kernels need %d.%d or newer"
+                .formatted(
+                    ordinal,
+                    name,
+                    computeCapability / 10,
+                    computeCapability % 10,
+                    MIN_COMPUTE_CAPABILITY / 10,
+                    MIN_COMPUTE_CAPABILITY % 10));
+      }
+      multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+      maxSharedBytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+      long[] total = new long[1];
+      check(JCudaDriver.cuDeviceTotalMem(total, device), "asking for the memory");
+      totalBytes = total[0];
+      check(JCudaDriver.cuCtxCreate(context, 0, device), "creating a context");
+      hasContext = true;
+      // not CU_STREAM_NON_BLOCKING: plain copies then wait for the stream, and it for them
+      check(JCudaDriver.cuStreamCreate(stream, 0), "creating a stream");
+    } catch (RuntimeException | Error e) {
+      failed = true; // or closing it would report more
+      close();
+      throw e;
+    }
+  }
+
+  private int attribute(int attribute) {
+    int[] value = new int[1];
+    check(JCudaDriver.cuDeviceGetAttribute(value, attribute, device), "asking for an attribute");
+    return value[0];
+  }
+
+  /** Product name of the card. */
+  public String name() {
+    return name;
+  }
+
+  /** Highest CUDA version that the driver supports, e.g. 13000 for 13.0. */
+  public int driverVersion() {
+    return driver.version();
+  }
+
+  /** Compute capability times ten, e.g. 80 or 90. */
+  public int computeCapability() {
+    return computeCapability;
+  }
+
+  /** Streaming multiprocessors. */
+  public int multiprocessors() {
+    return multiprocessors;
+  }
+
+  /** Most dynamic shared memory of a block, in bytes. */
+  public int maxSharedBytes() {
+    return maxSharedBytes;
+  }
+
+  /** Device memory, in bytes. */
+  public long totalBytes() {
+    return totalBytes;
+  }
+
+  /** Device memory that is free now, in bytes. */
+  public long freeBytes() {
+    return call(
+        () -> {
+          long[] free = new long[1];
+          check(JCudaDriver.cuMemGetInfo(free, new long[1]), "asking for the free memory");
+          return free[0];
+        });
+  }
+
+  /**
+   * Allocates device memory; its content is not defined.
+   *
+   * @throws GpuException if it does not fit; says what was asked and what is free
+   */
+  public DeviceBuffer allocate(Element element, long elements) {
+    if (elements <= 0 || elements > Long.MAX_VALUE / element.bytes()) {
+      throw new GpuException(
+          "a buffer of %d %s cannot be allocated".formatted(elements, element.suffix()));
+    }
+    String site = site();
+    return call(
+        () -> {
+          DevicePointer pointer = new DevicePointer();
+          long bytes = elements * element.bytes();
+          int rc = JCudaDriver.cuMemAlloc(pointer, bytes);
+          if (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY) {
+            throw new GpuException(
+                "out of GPU memory: %s for %d %s, and %s of %s are free on %s"
+                    .formatted(
+                        size(bytes),
+                        elements,
+                        element.suffix(),
+                        size(freeBytes()),
+                        size(totalBytes),
+                        name));
+          }
+          check(rc, "allocating " + size(bytes));
+          DeviceBuffer buffer = new DeviceBuffer(this, element, elements, pointer, site);
+          buffers.add(buffer);
+          return buffer;
+        });
+  }
+
+  /** Who allocates: the first frame outside this class. */
+  private static String site() {
+    return StackWalker.getInstance()
+        .walk(
+            frames -> frames.filter(f -> !f.getClassName().equals(Gpu.class.getName())).findFirst())
+        .map(StackWalker.StackFrame::toStackTraceElement)
+        .map(StackTraceElement::toString)
+        .orElse("?");
+  }
+
+  void free(DeviceBuffer buffer) {
+    if (buffers.remove(buffer)) {
+      int rc = JCudaDriver.cuMemFree(buffer.pointer());
+      if (!failed) {
+        check(rc, "freeing " + buffer);
+      }
+    }
+  }
+
+  /** What was allocated and not closed yet, and by whom; for tests and for finding leaks. */
+  public List<String> liveBuffers() {
+    if (closed) {
+      return List.of();
+    }
+    return call(() -> buffers.stream().map(b -> b + " from " + b.site()).toList());
+  }
+
+  /**
+   * The kernel {@code name} of {@code file}; loaded on first use, then kept.
+   *
+   * @param file name of the source without its ending, e.g. {@code attention}
+   * @throws GpuException if there is no such kernel, or none for this card and driver
+   */
+  public Kernel kernel(String file, String name) {
+    return call(
+        () -> {
+          Kernel known = kernels.get(name);
+          if (known == null) {
+            CUmodule module = modules.get(file);
+            if (module == null) {
+              byte[] image = images.image(file, computeCapability, driver.version());
+              module = Kernel.load(this, file, image);
+              modules.put(file, module);
+            }
+            known = Kernel.of(this, module, file, name);
+            kernels.put(name, known);
+          }
+          return known;
+        });
+  }
+
+  /** Runs {@code work} on the thread that owns the context; calls inside it are not handed over. */
+  public void run(Runnable work) {
+    thread.run(
+        () -> {
+          requireOpen();
+          work.run();
+        });
+  }
+
+  /**
+   * For launches: the same without a lambda to allocate; {@code work} asks {@link #requireOpen}.
+   */
+  void runPrepared(Runnable work) {
+    thread.run(work);
+  }
+
+  <T> T call(Supplier<T> work) {
+    Object[] result = new Object[1];
+    run(() -> result[0] = work.get());
+    @SuppressWarnings("unchecked") // just put there
+    T t = (T) result[0];
+    return t;
+  }
+
+  boolean isClosed() {
+    return closed;
+  }
+
+  void requireOpen() {
+    if (closed) {
+      throw new GpuException("the GPU was closed");
+    }
+  }
+
+  /**
+   * Waits until all that was put on the stream is done.
+   *
+   * @throws GpuException if any of it failed
+   */
+  public void synchronize() {
+    run(() -> check(JCudaDriver.cuStreamSynchronize(stream), "waiting for the GPU"));
+  }
+
+  /**
+   * Time that the GPU takes for what {@code work} puts on the stream, by events around it.
+   *
+   * @return milliseconds; the resolution is about 0.5 microseconds
+   */
+  public double milliseconds(Runnable work) {
+    float[] elapsed = new float[1];
+    run(
+        () -> {
+          CUevent before = new CUevent();
+          CUevent after = new CUevent();
+          check(JCudaDriver.cuEventCreate(before, 0), "creating an event");
+          try {
+            check(JCudaDriver.cuEventCreate(after, 0), "creating an event");
+            try {
+              check(JCudaDriver.cuEventRecord(before, stream), "recording an event");
+              work.run();
+              check(JCudaDriver.cuEventRecord(after, stream), "recording an event");
+              check(JCudaDriver.cuEventSynchronize(after), "waiting for the GPU");
+              check(JCudaDriver.cuEventElapsedTime(elapsed, before, after), "reading the time");
+            } finally {
+              JCudaDriver.cuEventDestroy(after);
+            }
+          } finally {
+            JCudaDriver.cuEventDestroy(before);
+          }
+        });
+    return elapsed[0];
+  }
+
+  /** Frees all that is left on the device; once is enough, more do nothing. */
+  @Override
+  public void close() {
+    if (closed) {
+      return;
+    }
+    try {
+      thread.run(this::shutDown);
+    } catch (GpuException e) {
+      if (!closed) {
+        throw e;
+      } // another thread closed it meanwhile
+    }
+  }
+
+  private void shutDown() {
+    if (closed) {
+      return;
+    }
+    closed = true;
+    thread.stop();
+    if (!hasContext) {
+      return;
+    }
+    int rc = failed ? 0 : JCudaDriver.cuStreamSynchronize(stream);
+    // the context takes these with it; a card with ten contexts finds them earlier
+    buffers.forEach(b -> JCudaDriver.cuMemFree(b.pointer()));
+    modules.values().forEach(JCudaDriver::cuModuleUnload);
+    JCudaDriver.cuStreamDestroy(stream);
+    JCudaDriver.cuCtxDestroy(context);
+    check(rc, "waiting for the GPU to close it");
+  }
+
+  Stream stream() {
+    return stream;
+  }
+
+  Staging staging() {
+    return staging;
+  }
+
+  /** Remembers what a later failure is likely about. */
+  void launched(Launch launch) {
+    last = launch;
+  }
+
+  /** Throws if {@code rc} is not success. */
+  void check(int rc, String what) {
+    if (rc != CUresult.CUDA_SUCCESS) {
+      throw failure(rc, what);
+    }
+  }
+
+  /** What to throw for result {@code rc} of {@code what}. */
+  GpuException failure(int rc, String what) {
+    String message = "%s failed: %s".formatted(what, describe(rc));
+    if (isSticky(rc)) {
+      failed = true;
+      message += "; the GPU must be closed" + (last == null ? "" : ", it last ran " + last);
+    }
+    return new GpuException(message);
+  }
+
+  private static String describe(int rc) {
+    String[] text = new String[1];
+    int known = JCudaDriver.cuGetErrorString(rc, text);
+    String code = CUresult.stringFor(rc);
+    return known == 0 && text[0] != null ? text[0] + " (" + code + ")" : code;
+  }
+
+  /** True for the errors of a kernel that end its context. */
+  private static boolean isSticky(int rc) {
+    return switch (rc) {
+      case CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,
+          CUresult.CUDA_ERROR_LAUNCH_TIMEOUT,
+          CUresult.CUDA_ERROR_ASSERT,
+          CUresult.CUDA_ERROR_HARDWARE_STACK_ERROR,
+          CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
+          CUresult.CUDA_ERROR_MISALIGNED_ADDRESS,
+          CUresult.CUDA_ERROR_INVALID_ADDRESS_SPACE,
+          CUresult.CUDA_ERROR_INVALID_PC,
+          CUresult.CUDA_ERROR_LAUNCH_FAILED,
+          CUresult.CUDA_ERROR_ECC_UNCORRECTABLE ->
+          true;
+      default -> false;
+    };
+  }
+
+  /** Bytes as people write them. */
+  static String size(long bytes) {
+    if (bytes < 1024) {
+      return bytes + " bytes";
+    }
+    int power = (63 - Long.numberOfLeadingZeros(bytes)) / 10;
+    double scaled = bytes / Math.pow(1024, power);
+    return String.format(Locale.ROOT, "%.1f %ciB", scaled, "KMGTPE".charAt(power - 1));
+  }
+}

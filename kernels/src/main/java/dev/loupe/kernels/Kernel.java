@@ -1,0 +1,139 @@
+package dev.loupe.kernels;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.stream.Collectors;
+import jcuda.Pointer;
+import jcuda.driver.CUfunction;
+import jcuda.driver.CUfunction_attribute;
+import jcuda.driver.CUjit_option;
+import jcuda.driver.CUmodule;
+import jcuda.driver.CUresult;
+import jcuda.driver.JCudaDriver;
+import jcuda.driver.JITOptions;
+
+/** One entry point of a loaded module; lives as long as its {@link Gpu}. */
+public final class Kernel {
+  /** What a block gets without asking for more. */
+  private static final int SHARED_BYTES = 48 * 1024;
+
+  private static final int LOG_BYTES = 8 * 1024;
+
+  private final Gpu gpu;
+  private final String name;
+  private final Handle handle;
+  private final int maxThreads;
+  private int sharedBytes = SHARED_BYTES; // that blocks may have now
+
+  private Kernel(Gpu gpu, String name, Handle handle, int maxThreads) {
+    this.gpu = gpu;
+    this.name = name;
+    this.handle = handle;
+    this.maxThreads = maxThreads;
+  }
+
+  /** JCuda's handle, which tells its address for calls that JCuda lacks. */
+  static final class Handle extends CUfunction {
+    long address() {
+      return getNativePointer();
+    }
+  }
+
+  /** Name of the entry point, e.g. {@code linear_v4_bf16}. */
+  public String name() {
+    return name;
+  }
+
+  /** The GPU that it is loaded on. */
+  public Gpu gpu() {
+    return gpu;
+  }
+
+  /** Most threads of a block, by its use of registers; at most the device's limit. */
+  public int maxThreads() {
+    return maxThreads;
+  }
+
+  Handle handle() {
+    return handle;
+  }
+
+  /** Lets blocks have {@code bytes} of dynamic shared memory; on the GPU's thread. */
+  void allowShared(int bytes) {
+    if (bytes > sharedBytes) {
+      int rc =
+          JCudaDriver.cuFuncSetAttribute(
+              handle, CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
+      if (rc != 0) {
+        throw gpu.failure(rc, "letting %s use %d bytes of shared memory".formatted(name, bytes));
+      }
+      sharedBytes = bytes;
+    }
+  }
+
+  /** Finds {@code name} in a module; on the GPU's thread. */
+  static Kernel of(Gpu gpu, CUmodule module, String file, String name) {
+    Handle handle = new Handle();
+    int rc = JCudaDriver.cuModuleGetFunction(handle, module, name);
+    if (rc == CUresult.CUDA_ERROR_NOT_FOUND) {
+      throw new GpuException("there is no kernel %s in %s.cu".formatted(name, file));
+    }
+    gpu.check(rc, "finding the kernel " + name);
+    int[] threads = new int[1];
+    gpu.check(
+        JCudaDriver.cuFuncGetAttribute(
+            threads, CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, handle),
+        "asking for the limits of " + name);
+    return new Kernel(gpu, name, handle, threads[0]);
+  }
+
+  /** Loads a cubin, or has the driver compile PTX; on the GPU's thread. */
+  static CUmodule load(Gpu gpu, String file, byte[] image) {
+    CUmodule module = new CUmodule();
+    String what =
+        "loading the kernels of %s.cu on %s (compute capability %d.%d)"
+            .formatted(
+                file, gpu.name(), gpu.computeCapability() / 10, gpu.computeCapability() % 10);
+    if (image.length < 4) {
+      throw new GpuException("%s failed: the image has %d bytes".formatted(what, image.length));
+    }
+    if (!isText(image)) {
+      gpu.check(JCudaDriver.cuModuleLoadData(module, image), what);
+      return module;
+    }
+    byte[] text = Arrays.copyOf(image, image.length + 1); // ends with a zero
+    JITOptions options = new JITOptions();
+    options.putInt(CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES);
+    options.putBytes(CUjit_option.CU_JIT_ERROR_LOG_BUFFER, new byte[LOG_BYTES]);
+    int rc = JCudaDriver.cuModuleLoadDataJIT(module, Pointer.to(text), options);
+    if (rc != 0) {
+      String log = readable(options.getBytes(CUjit_option.CU_JIT_ERROR_LOG_BUFFER));
+      throw gpu.failure(rc, what + (log.isEmpty() ? "" : " (" + log + ")"));
+    }
+    return module;
+  }
+
+  private static boolean isText(byte[] image) {
+    boolean elf = image[0] == 0x7f && image[1] == 'E' && image[2] == 'L' && image[3] == 'F';
+    boolean fatbin = image[0] == 0x50 && image[1] == (byte) 0xed && image[2] == 0x55;
+    return !elf && !fatbin;
+  }
+
+  /** A compiler's log on one line. */
+  private static String readable(byte[] log) {
+    int end = 0;
+    while (end < log.length && log[end] != 0) {
+      end++;
+    }
+    return new String(log, 0, end, StandardCharsets.UTF_8)
+        .lines()
+        .map(String::strip)
+        .filter(line -> !line.isEmpty())
+        .collect(Collectors.joining("; "));
+  }
+
+  @Override
+  public String toString() {
+    return name;
+  }
+}

@@ -1,0 +1,85 @@
+// The stand-in libcuda.so.1: the driver functions that JCuda and Loupe call, over host memory. Types and numbers are
+// those of CUDA's cuda.h, which is not needed to build this.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "registry.h"
+
+typedef uint64_t CUdeviceptr;
+
+enum CUresult {
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_NOT_INITIALIZED = 3,
+  CUDA_ERROR_NO_DEVICE = 100,
+  CUDA_ERROR_INVALID_DEVICE = 101,
+  CUDA_ERROR_INVALID_IMAGE = 200,
+  CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
+  CUDA_ERROR_INVALID_PTX = 218,
+  CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
+  CUDA_ERROR_FILE_NOT_FOUND = 301,
+  CUDA_ERROR_INVALID_HANDLE = 400,
+  CUDA_ERROR_ILLEGAL_STATE = 401,
+  CUDA_ERROR_NOT_FOUND = 500,
+  CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701,
+  CUDA_ERROR_LAUNCH_FAILED = 719,
+  CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
+  CUDA_ERROR_NOT_SUPPORTED = 801,
+  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+};
+
+#define DRIVER_API extern "C" __attribute__((visibility("default"))) int
+
+namespace emu {
+
+/** The card that the emulator pretends to be; from the environment, or emu_card. */
+struct Card {
+  int compute_capability = 80;  // EMU_COMPUTE_CAPABILITY, 75 to 120
+  int driver_version = 13000;   // EMU_DRIVER_VERSION, as cuDriverGetVersion gives it
+  int devices = 1;              // EMU_DEVICES, 0 or 1
+  int multiprocessors = 4;
+  int shared_bytes_opt_in() const;
+  int shared_bytes_multiprocessor() const;
+  int threads_multiprocessor() const;
+};
+extern Card card;
+
+/** All calls take turns. */
+extern std::recursive_mutex driver_lock;
+/** The error that a failed kernel leaves behind: every later call returns it until the context is destroyed. */
+extern CUresult sticky_error;
+extern std::string sticky_message;
+
+/** What keeps a call that needs a context from going on: not initialised, no context current here, sticky error. */
+CUresult driver_state();
+
+#define DRIVER_ENTER                                                 \
+  std::lock_guard<std::recursive_mutex> lock(emu::driver_lock);      \
+  if (CUresult state = emu::driver_state()) return state
+
+/** Frees the allocations of a context (null: of all); called where a context is destroyed. */
+void memory_free_all(const void* context);
+/** The context that is current in the calling thread. */
+const void* current_context();
+
+/** What a module's image holds. */
+struct Image {
+  bool every_kernel = false;  // an image of the tests, see image.cpp
+  std::set<std::string> kernels;
+};
+/** Reads cubin, PTX or the emulator's own form of image; refuses what the pretended card or driver would. */
+CUresult image_read(const void* image, Image* result);
+
+/** Work on a stream: done at once, or recorded where the stream is being captured. */
+CUresult stream_submit(void* stream, std::function<CUresult()> work);
+
+}  // namespace emu

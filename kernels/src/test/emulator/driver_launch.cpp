@@ -1,0 +1,231 @@
+// Modules, functions, launches.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "device_memory.h"
+#include "driver.h"
+#include "scheduler.h"
+
+namespace emu {
+
+struct Module;
+struct Function {
+  const KernelInfo* kernel;
+  Module* module;
+  int max_dynamic_shared = 48 * 1024;  // more must be asked for with cuFuncSetAttribute
+};
+struct Module {
+  Image image;
+  std::vector<std::unique_ptr<Function>> functions;
+};
+static std::set<Module*> modules;
+
+static bool known(const Function* f) {
+  for (Module* m : modules) {
+    for (auto& function : m->functions) {
+      if (function.get() == f) return true;
+    }
+  }
+  return false;
+}
+
+/** The values of a launch's parameters, kept together with their addresses. */
+struct Parameters {
+  std::vector<unsigned char> bytes;
+  std::vector<void*> addresses;
+
+  /** Lays the parameters out as the driver does: each at a multiple of its size. Returns the offsets and, last, the end. */
+  static std::vector<size_t> offsets(const KernelInfo& kernel) {
+    std::vector<size_t> at;
+    size_t end = 0;
+    for (int size : kernel.sizes) {
+      end = (end + size - 1) / size * size;
+      at.push_back(end);
+      end += size;
+    }
+    at.push_back(end);
+    return at;
+  }
+};
+
+/** Copies the parameters from either of the two forms of cuLaunchKernel. */
+static CUresult take_parameters(const KernelInfo& kernel, void** pointers, void** extra, Parameters* result) {
+  std::vector<size_t> at = Parameters::offsets(kernel);
+  result->bytes.resize(std::max<size_t>(at.back(), 1));
+  if (pointers && extra) return CUDA_ERROR_INVALID_VALUE;
+  if (extra) {
+    const void* buffer = nullptr;
+    size_t bytes = 0;
+    for (int i = 0; extra[i]; i += 2) {  // CU_LAUNCH_PARAM_END is 0
+      if (extra[i] == reinterpret_cast<void*>(1)) buffer = extra[i + 1];                        // ..._BUFFER_POINTER
+      if (extra[i] == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(extra[i + 1]);  // ..._BUFFER_SIZE
+    }
+    if (!buffer || bytes != at.back()) return CUDA_ERROR_INVALID_VALUE;
+    memcpy(result->bytes.data(), buffer, bytes);
+  } else if (!kernel.sizes.empty()) {
+    if (!pointers) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < kernel.sizes.size(); i++) {
+      if (!pointers[i]) return CUDA_ERROR_INVALID_VALUE;
+      memcpy(result->bytes.data() + at[i], pointers[i], kernel.sizes[i]);
+    }
+  }
+  for (size_t i = 0; i < kernel.sizes.size(); i++) result->addresses.push_back(result->bytes.data() + at[i]);
+  return CUDA_SUCCESS;
+}
+
+static int blocks_per_multiprocessor(int threads, size_t shared) {
+  int warps = (threads + 31) / 32;
+  int by_threads = card.threads_multiprocessor() / (warps * 32);
+  int by_shared = card.shared_bytes_multiprocessor() / static_cast<int>(shared + (card.compute_capability >= 80 ? 1024 : 1));
+  return std::min({by_threads, by_shared, card.compute_capability == 75 ? 16 : 32});
+}
+
+static CUresult run_kernel(const Launch& launch) {
+  if (sticky_error) return sticky_error;
+  std::string problem = run(launch);
+  if (problem.empty()) problem = device_memory_check();
+  if (!problem.empty()) {
+    sticky_error = problem.find("illegal access") != std::string::npos ? CUDA_ERROR_ILLEGAL_ADDRESS
+                                                                       : CUDA_ERROR_LAUNCH_FAILED;
+    sticky_message = problem;
+    if (getenv("EMU_VERBOSE")) fprintf(stderr, "emulator: %s\n", problem.c_str());
+  }
+  return CUDA_SUCCESS;  // as on a GPU, the launch is fine and the next call learns of the error
+}
+
+static CUresult submit(Function* f, dim3 grid, dim3 block, unsigned shared, void* stream, void** pointers, void** extra,
+                       bool cooperative) {
+  if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
+  size_t threads = static_cast<size_t>(block.x) * block.y * block.z;
+  if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) return CUDA_ERROR_INVALID_VALUE;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (shared > static_cast<unsigned>(f->max_dynamic_shared)) return CUDA_ERROR_INVALID_VALUE;
+  if (cooperative && static_cast<size_t>(grid.x) * grid.y * grid.z >
+                         static_cast<size_t>(blocks_per_multiprocessor(threads, shared)) * card.multiprocessors) {
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  }
+  auto parameters = std::make_shared<Parameters>();
+  if (CUresult rc = take_parameters(*f->kernel, pointers, extra, parameters.get())) return rc;
+  const KernelInfo* kernel = f->kernel;
+  return stream_submit(stream, [=] {
+    return run_kernel({kernel->name, kernel->call, grid, block, shared, parameters->addresses.data(), cooperative});
+  });
+}
+
+}  // namespace emu
+
+using namespace emu;
+
+// ---- modules and functions ----
+
+DRIVER_API cuModuleLoadData(Module** module, const void* image) {
+  DRIVER_ENTER;
+  auto loaded = std::make_unique<Module>();
+  if (CUresult rc = image_read(image, &loaded->image)) return rc;
+  *module = loaded.release();
+  modules.insert(*module);
+  return CUDA_SUCCESS;
+}
+/** Options are looked at only to leave log buffers empty and their sizes 0. */
+DRIVER_API cuModuleLoadDataEx(Module** module, const void* image, unsigned count, int* names, void** values) {
+  for (unsigned i = 0; i < count; i++) {
+    bool log_buffer = names[i] == 3 || names[i] == 5, log_size = names[i] == 4 || names[i] == 6;
+    if (log_buffer && values[i]) *static_cast<char*>(values[i]) = 0;
+    if (log_size) values[i] = nullptr;
+  }
+  return cuModuleLoadData(module, image);
+}
+DRIVER_API cuModuleUnload(Module* module) {
+  DRIVER_ENTER;
+  if (!modules.erase(module)) return CUDA_ERROR_INVALID_HANDLE;
+  delete module;
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuModuleGetFunction(Function** function, Module* module, const char* name) {
+  DRIVER_ENTER;
+  if (!modules.count(module)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!name || !*name) return CUDA_ERROR_INVALID_VALUE;
+  const KernelInfo* kernel = find_kernel(name);
+  if (!kernel || !(module->image.every_kernel || module->image.kernels.count(name))) return CUDA_ERROR_NOT_FOUND;
+  for (auto& f : module->functions) {
+    if (f->kernel == kernel) {
+      *function = f.get();
+      return CUDA_SUCCESS;
+    }
+  }
+  module->functions.push_back(std::make_unique<Function>(Function{kernel, module}));
+  *function = module->functions.back().get();
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuModuleGetGlobal_v2(CUdeviceptr*, size_t*, Module*, const char*) { return CUDA_ERROR_NOT_FOUND; }
+
+DRIVER_API cuFuncSetAttribute(Function* f, int attribute, int value) {
+  DRIVER_ENTER;
+  if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
+  if (attribute == 9) return CUDA_SUCCESS;                 // preferred carveout: a hint
+  if (attribute != 8) return CUDA_ERROR_INVALID_VALUE;      // 8: max dynamic shared memory
+  if (value < 0 || value > card.shared_bytes_opt_in()) return CUDA_ERROR_INVALID_VALUE;
+  f->max_dynamic_shared = value;
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuFuncGetAttribute(int* value, int attribute, Function* f) {
+  DRIVER_ENTER;
+  if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
+  switch (attribute) {
+    case 0: *value = 1024; break;                                // max threads per block
+    case 4: *value = 64; break;                                  // registers: not known here
+    case 5: case 6: *value = card.compute_capability; break;     // PTX and binary version
+    case 8: *value = f->max_dynamic_shared; break;
+    default: *value = 0;                                         // static shared, constant, local memory
+  }
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuFuncSetCacheConfig(Function*, int) {
+  DRIVER_ENTER;
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuFuncGetModule(Module** module, Function* f) {
+  DRIVER_ENTER;
+  if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
+  *module = f->module;
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuFuncGetParamInfo(Function* f, size_t i, size_t* offset, size_t* bytes) {
+  DRIVER_ENTER;
+  if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
+  if (i >= f->kernel->sizes.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = Parameters::offsets(*f->kernel)[i];
+  *bytes = f->kernel->sizes[i];
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* f, int threads, size_t shared) {
+  DRIVER_ENTER;
+  if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
+  if (threads <= 0) return CUDA_ERROR_INVALID_VALUE;
+  *blocks = threads > 1024 || shared > static_cast<size_t>(card.shared_bytes_opt_in())
+                ? 0
+                : blocks_per_multiprocessor(threads, shared);
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Function* f, int threads, size_t shared,
+                                                               unsigned) {
+  return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, threads, shared);
+}
+
+// ---- launches ----
+
+DRIVER_API cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned shared, void* stream, void** parameters, void** extra) {
+  DRIVER_ENTER;
+  return submit(f, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra, false);
+}
+DRIVER_API cuLaunchCooperativeKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                     unsigned bz, unsigned shared, void* stream, void** parameters) {
+  DRIVER_ENTER;
+  return submit(f, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, nullptr, true);
+}

@@ -1,0 +1,169 @@
+// Memory: allocation, copies, fills. Every device address is checked against the live allocations, as a GPU's driver
+// checks it.
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "device_memory.h"
+#include "driver.h"
+
+namespace emu {
+
+static std::map<CUdeviceptr, const void*> owners;  // live allocation -> context
+static std::map<void*, const void*> pinned;        // host memory from cuMemHostAlloc -> context
+
+void memory_free_all(const void* context) {
+  for (auto it = owners.begin(); it != owners.end();) {
+    if (!context || it->second == context) {
+      device_memory_free(it->first);
+      it = owners.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  for (auto it = pinned.begin(); it != pinned.end();) {
+    if (!context || it->second == context) {
+      free(it->first);
+      it = pinned.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+/** Fills bytes of device memory with a pattern of 1, 2 or 4 bytes. */
+static CUresult fill(void* stream, CUdeviceptr to, const void* pattern, size_t width, size_t count) {
+  if (count > SIZE_MAX / width || !device_memory_contains(to, count * width) || to % width) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  uint32_t bits = 0;
+  memcpy(&bits, pattern, width);
+  return stream_submit(stream, [=] {
+    char* bytes = reinterpret_cast<char*>(to);
+    for (size_t i = 0; i < count; i++) memcpy(bytes + i * width, &bits, width);
+    return CUDA_SUCCESS;
+  });
+}
+
+static CUresult copy(void* stream, void* to, const void* from, size_t bytes) {
+  if (bytes && (!to || !from)) return CUDA_ERROR_INVALID_VALUE;
+  return stream_submit(stream, [=] {
+    memmove(to, from, bytes);
+    return CUDA_SUCCESS;
+  });
+}
+static CUresult to_device(void* stream, CUdeviceptr to, const void* from, size_t bytes) {
+  if (!device_memory_contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return copy(stream, reinterpret_cast<void*>(to), from, bytes);
+}
+static CUresult to_host(void* stream, void* to, CUdeviceptr from, size_t bytes) {
+  if (!device_memory_contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return copy(stream, to, reinterpret_cast<const void*>(from), bytes);
+}
+static CUresult on_device(void* stream, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  if (!device_memory_contains(to, bytes) || !device_memory_contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  return copy(stream, reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+}
+
+}  // namespace emu
+
+using namespace emu;
+
+DRIVER_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
+  DRIVER_ENTER;
+  if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  *address = device_memory_allocate(bytes);
+  if (!*address) return CUDA_ERROR_OUT_OF_MEMORY;
+  owners[*address] = current_context();
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuMemFree_v2(CUdeviceptr address) {
+  DRIVER_ENTER;
+  if (address == 0) return CUDA_SUCCESS;
+  owners.erase(address);
+  return device_memory_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+DRIVER_API cuMemAllocAsync(CUdeviceptr* address, size_t bytes, void*) { return cuMemAlloc_v2(address, bytes); }
+DRIVER_API cuMemFreeAsync(CUdeviceptr address, void*) { return cuMemFree_v2(address); }
+DRIVER_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  DRIVER_ENTER;
+  *total_bytes = device_memory_total();
+  *free_bytes = device_memory_total() > device_memory_used() ? device_memory_total() - device_memory_used() : 0;
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdeviceptr address) {
+  DRIVER_ENTER;
+  uint64_t found;
+  size_t size;
+  if (!device_memory_range(address, &found, &size)) return CUDA_ERROR_INVALID_VALUE;
+  if (start) *start = found;
+  if (bytes) *bytes = size;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  DRIVER_ENTER;
+  if (!memory || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  if (!*memory) return CUDA_ERROR_OUT_OF_MEMORY;
+  pinned[*memory] = current_context();
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuMemAllocHost_v2(void** memory, size_t bytes) { return cuMemHostAlloc(memory, bytes, 0); }
+DRIVER_API cuMemFreeHost(void* memory) {
+  DRIVER_ENTER;
+  if (!pinned.erase(memory)) return CUDA_ERROR_INVALID_VALUE;
+  free(memory);
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuMemHostRegister_v2(void*, size_t, unsigned) {
+  DRIVER_ENTER;
+  return CUDA_SUCCESS;
+}
+DRIVER_API cuMemHostUnregister(void*) {
+  DRIVER_ENTER;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
+  DRIVER_ENTER;
+  return to_device(nullptr, to, from, bytes);
+}
+DRIVER_API cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
+  DRIVER_ENTER;
+  return to_host(nullptr, to, from, bytes);
+}
+DRIVER_API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  DRIVER_ENTER;
+  return on_device(nullptr, to, from, bytes);
+}
+DRIVER_API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, void* stream) {
+  DRIVER_ENTER;
+  return to_device(stream, to, from, bytes);
+}
+DRIVER_API cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, void* stream) {
+  DRIVER_ENTER;
+  return to_host(stream, to, from, bytes);
+}
+DRIVER_API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, void* stream) {
+  DRIVER_ENTER;
+  return on_device(stream, to, from, bytes);
+}
+
+DRIVER_API cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, void* stream) {
+  DRIVER_ENTER;
+  return fill(stream, to, &value, 1, count);
+}
+DRIVER_API cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count, void* stream) {
+  DRIVER_ENTER;
+  return fill(stream, to, &value, 2, count);
+}
+DRIVER_API cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, void* stream) {
+  DRIVER_ENTER;
+  return fill(stream, to, &value, 4, count);
+}
+DRIVER_API cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t n) { return cuMemsetD8Async(to, value, n, nullptr); }
+DRIVER_API cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t n) {
+  return cuMemsetD16Async(to, value, n, nullptr);
+}
+DRIVER_API cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t n) { return cuMemsetD32Async(to, value, n, nullptr); }

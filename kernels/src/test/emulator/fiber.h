@@ -1,0 +1,39 @@
+// Fibers: stacks that are switched by hand, so that a block's threads can stand in the middle of a kernel while
+// others run. Switching tells AddressSanitizer and ThreadSanitizer, where they are built in.
+#pragma once
+#include <cstddef>
+
+#if !defined(__x86_64__) && !defined(EMU_UCONTEXT)
+#define EMU_UCONTEXT
+#endif
+#ifdef EMU_UCONTEXT
+#include <ucontext.h>
+#endif
+
+namespace emu {
+
+struct Fiber {
+  void* stack_pointer = nullptr;
+  char* stack = nullptr;  // null for the host's own stack
+#ifdef EMU_UCONTEXT
+  ucontext_t context;
+#endif
+  void* asan_fake_stack = nullptr;
+  void* tsan_fiber = nullptr;
+};
+
+/** Gives the fiber a stack, with a guard page below it. */
+void fiber_create(Fiber& fiber);
+/** Makes a Fiber of the stack that calls. */
+void fiber_adopt(Fiber& host);
+/** The next switch to this fiber starts entry on an empty stack; whatever it was doing is dropped. */
+void fiber_prepare(Fiber& fiber, void (*entry)());
+/** Leaves `from`, continues `to`; returns when someone switches to `from`. ends: `from` will not be continued. */
+void fiber_switch(Fiber& from, Fiber& to, bool ends);
+/** To be called first thing in entry. */
+void fiber_entered();
+/** For TSan: what happened before release(tag) is ordered before what follows acquire(tag). Else nothing. */
+void tsan_release(void* tag);
+void tsan_acquire(void* tag);
+
+}  // namespace emu

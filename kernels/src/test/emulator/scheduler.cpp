@@ -1,0 +1,394 @@
+#include "scheduler.h"
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+
+#include "fault.h"
+#include "report.h"
+
+namespace emu {
+
+Thread* current;
+Options options;
+Statistics statistics;
+
+namespace {
+
+/** The launch in progress. */
+struct Scheduler {
+  Fiber host;
+  std::vector<std::unique_ptr<CudaThread>> pool;  // fibers are kept from launch to launch
+  std::vector<std::unique_ptr<Block>> blocks;     // those that exist now: one, or all of a cooperative launch
+  std::vector<CudaThread*> ready;                 // ring in forward mode, any order else
+  size_t first = 0;
+  CudaThread* running = nullptr;
+  const Launch* launch = nullptr;
+  uint64_t random = 1;
+  size_t in_grid_barrier = 0;
+  unsigned long idle_spins = 0;  // spins since a thread did anything else
+  std::string error;
+  char launch_tag, end_tag, grid_tag, fence_tag;  // TSan's
+};
+Scheduler s;
+
+uint64_t next_random() {
+  s.random ^= s.random << 13;
+  s.random ^= s.random >> 7;
+  s.random ^= s.random << 17;
+  return s.random >> 11;
+}
+
+void make_ready(CudaThread* t) {
+  t->state = State::ready;
+  s.ready.push_back(t);
+}
+
+bool nothing_ready() { return s.first == s.ready.size(); }
+
+/** Forward: who waits longest. Reverse: who came last, so one thread runs as far ahead as it can. */
+CudaThread* take_ready() {
+  size_t i = s.first;
+  if (options.schedule == Schedule::forward) {
+    CudaThread* t = s.ready[s.first++];
+    if (s.first > 4096 && s.first * 2 > s.ready.size()) {
+      s.ready.erase(s.ready.begin(), s.ready.begin() + s.first);
+      s.first = 0;
+    }
+    return t;
+  }
+  i = options.schedule == Schedule::reverse ? s.ready.size() - 1 : s.first + next_random() % (s.ready.size() - s.first);
+  std::swap(s.ready[i], s.ready.back());
+  CudaThread* t = s.ready.back();
+  s.ready.pop_back();
+  return t;
+}
+
+void switch_to(CudaThread* to, bool ends) {
+  CudaThread* from = s.running;
+  if (from == to) return;
+  s.running = to;
+  current = to ? &to->view : nullptr;
+  statistics.switches++;
+  fiber_switch(from ? from->fiber : s.host, to ? to->fiber : s.host, ends);
+}
+
+/** Lets another thread run; the caller has noted what it waits for. */
+void leave(bool ends = false) {
+  if (!nothing_ready()) {
+    switch_to(take_ready(), ends);
+    return;
+  }
+  for (auto& block : s.blocks) {
+    if (block->live > 0) fail("deadlock: no thread can continue");
+  }
+  switch_to(nullptr, ends);
+}
+
+void wait_at(CudaThread& t, State state, const char* what, Site site) {
+  t.state = state;
+  t.what = what;
+  t.site = site;
+  s.idle_spins = 0;
+}
+
+/** Opens the barriers of a block for which all expected threads have come. */
+void open_barriers(Block& block) {
+  for (int id = 0; id < BARRIERS; id++) {
+    if (block.waiting[id] == 0) continue;
+    std::vector<CudaThread*> there;
+    for (CudaThread* t : block.threads) {
+      if (t->state == State::at_barrier && t->barrier == id) there.push_back(t);
+    }
+    CudaThread* first = there[0];
+    // threads that have left the kernel no longer count, as on a GPU
+    int expected = first->barrier_threads ? first->barrier_threads : block.live;
+    if (static_cast<int>(there.size()) < expected) continue;
+    int count = 0;
+    for (CudaThread* t : there) {
+      if (!(t->site == first->site) || t->barrier_threads != first->barrier_threads || t->reduce != first->reduce) {
+        fail("divergent barrier: threads of one block meet in %s at %s:%d and %s at %s:%d", first->what,
+             first->site.file, first->site.line, t->what, t->site.file, t->site.line);
+      }
+      count += t->value != 0;
+    }
+    block.waiting[id] = 0;
+    for (CudaThread* t : there) {
+      t->value = t->reduce == Reduce::count ? count : t->reduce == Reduce::any ? count > 0 : count == expected;
+      make_ready(t);
+    }
+    for (Warp& warp : block.warps) count_conflicts(warp);
+  }
+}
+
+void thread_main() {
+  fiber_entered();
+  tsan_acquire(&s.launch_tag);
+  s.launch->call(s.launch->parameters);
+  tsan_release(&s.end_tag);
+  CudaThread& t = *s.running;
+  t.state = State::exited;
+  s.idle_spins = 0;
+  t.block->warps[t.warp].exited |= 1u << t.view.lane;
+  t.block->live--;
+  open_barriers(*t.block);  // those who wait may have waited for this thread only
+  leave(true);
+  abort();  // an exited thread is never continued
+}
+
+std::string place(const Thread& t) {
+  char text[200];
+  snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)", s.launch->kernel.c_str(),
+           t.block_index.x, t.block_index.y, t.block_index.z, t.thread_index.x, t.thread_index.y, t.thread_index.z);
+  return text;
+}
+
+uint3 index_in(dim3 size, size_t i) {
+  return {static_cast<unsigned>(i % size.x), static_cast<unsigned>(i / size.x % size.y),
+          static_cast<unsigned>(i / (static_cast<size_t>(size.x) * size.y))};
+}
+
+/** Sets up block i of the grid on fibers first_fiber..; its threads are ready afterwards. */
+void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
+  const Launch& l = *s.launch;
+  int n = l.block.x * l.block.y * l.block.z;
+  block.index = index_in(l.grid, i);
+  block.threads.resize(n);
+  block.live = n;
+  std::fill(block.waiting, block.waiting + BARRIERS, 0);
+  for (Warp& warp : block.warps) {
+    warp.arrived = warp.exited = 0;
+    count_conflicts(warp);
+  }
+  block.shared = shared_memory_slot(slot);
+  for (int k = 0; k < n; k++) {
+    // Another thread of each block on each fiber: TSan takes a fiber for a thread, and what one fiber does in one
+    // block would be ordered before what it does in the next, hiding races between blocks.
+    CudaThread* t = s.pool[first_fiber + (k + i) % n].get();
+    t->view = {index_in(l.block, k), block.index, l.block, l.grid, k % 32u, block.shared, l.shared_bytes};
+    t->block = &block;
+    t->index = k;
+    t->warp = k / 32;
+    t->what = "start";
+    t->site = {"kernel start", 0};
+    t->copies.clear();
+    fiber_prepare(t->fiber, thread_main);
+    block.threads[k] = t;
+    make_ready(t);
+  }
+}
+
+void run_ready() {
+  switch_to(take_ready(), false);
+  for (auto& block : s.blocks) {
+    for (Warp& warp : block->warps) count_conflicts(warp);
+  }
+}
+
+void grow_pool(size_t fibers) {
+  while (s.pool.size() < fibers) {
+    s.pool.push_back(std::make_unique<CudaThread>());
+    fiber_create(s.pool.back()->fiber);
+  }
+}
+
+std::vector<size_t> block_order(size_t count) {
+  std::vector<size_t> order(count);
+  for (size_t i = 0; i < count; i++) order[i] = options.schedule == Schedule::reverse ? count - 1 - i : i;
+  if (options.schedule == Schedule::random) {
+    for (size_t i = count; i > 1; i--) std::swap(order[i - 1], order[next_random() % i]);
+  }
+  return order;
+}
+
+void run_blocks(const Launch& l) {
+  size_t blocks = static_cast<size_t>(l.grid.x) * l.grid.y * l.grid.z;
+  size_t threads = static_cast<size_t>(l.block.x) * l.block.y * l.block.z;
+  size_t at_once = l.cooperative ? blocks : 1;
+  grow_pool(at_once * threads);
+  while (s.blocks.size() < at_once) s.blocks.push_back(std::make_unique<Block>());
+  s.blocks.resize(at_once);
+#ifdef EMU_TSAN
+  size_t slots = blocks;  // memory used again by the next block would look like a race with it
+#else
+  size_t slots = at_once;
+#endif
+  shared_memory_prepare(slots, l.shared_bytes);
+  std::vector<size_t> order = block_order(blocks);
+  for (size_t i = 0; i < blocks && s.error.empty(); i += at_once) {
+    s.ready.clear();
+    s.first = 0;
+    for (size_t k = 0; k < at_once; k++) start_block(*s.blocks[k], order[i + k], (i + k) % slots, k * threads);
+    statistics.blocks += at_once;
+    run_ready();
+    for (size_t k = 0; k < at_once && s.error.empty(); k++) s.error = shared_memory_check((i + k) % slots);
+  }
+}
+
+}  // namespace
+
+CudaThread& running() { return *s.running; }
+
+std::string run(const Launch& launch) {
+  statistics.launches++;
+  s.launch = &launch;
+  s.random = (options.seed + 1) * 0x9E3779B97F4A7C15ull | 1;
+  s.error.clear();
+  s.running = nullptr;
+  s.in_grid_barrier = 0;
+  s.idle_spins = 0;
+  fiber_adopt(s.host);
+  tsan_release(&s.launch_tag);
+  faults_catch();
+  run_blocks(launch);
+  faults_restore();
+  tsan_acquire(&s.end_tag);
+  s.launch = nullptr;
+  return s.error.empty() ? "" : "kernel " + launch.kernel + ": " + s.error;
+}
+
+void fail(const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  if (!s.running) {
+    fprintf(stderr, "emulator: %s\n", text);
+    abort();
+  }
+  s.error = std::string(text) + " [" + place(s.running->view) + "]" + describe_threads(*s.running->block);
+  switch_to(nullptr, true);  // the other threads stay where they are; their stacks are used again
+  abort();
+}
+
+int block_barrier(int id, int threads, Reduce reduce, int value, const char* what, Site site) {
+  CudaThread& t = *s.running;
+  wait_at(t, State::at_barrier, what, site);
+  if (id < 0 || id >= BARRIERS) fail("%s at %s:%d: barrier %d does not exist", what, site.file, site.line, id);
+  if (threads % 32 != 0 || threads < 0) {
+    fail("%s at %s:%d: %d threads, must be a multiple of 32", what, site.file, site.line, threads);
+  }
+  t.barrier = id;
+  t.barrier_threads = threads;
+  t.reduce = reduce;
+  t.value = value;
+  Block& block = *t.block;
+  tsan_release(&block.tags[id]);
+  block.waiting[id]++;
+  if (block.waiting[id] >= (threads ? threads : block.live)) open_barriers(block);
+  leave();
+  tsan_acquire(&block.tags[id]);
+  return t.value;
+}
+
+void warp_collective(WarpOperation operation, const char* what, unsigned mask, void* payload, bool orders_memory,
+                     Site site) {
+  CudaThread& t = *s.running;
+  Warp& warp = t.block->warps[t.warp];
+  wait_at(t, State::in_collective, what, site);
+  t.operation = operation;
+  t.mask = mask;
+  t.payload = payload;
+  statistics.collectives++;
+  int first = t.warp * 32, size = static_cast<int>(t.block->threads.size());
+  if (!(mask >> t.view.lane & 1)) {
+    fail("%s at %s:%d: lane %u calls but is not in mask %08x", what, site.file, site.line, t.view.lane, mask);
+  }
+  unsigned missing = mask & (warp.exited | (first + 32 > size ? ~0u << (size - first) : 0));
+  if (missing) {
+    fail("%s at %s:%d: lane %d is in mask %08x but has exited or does not exist", what, site.file, site.line,
+         __builtin_ctz(missing), mask);
+  }
+  if (orders_memory) tsan_release(&warp.tag);
+  warp.arrived |= 1u << t.view.lane;
+  if ((warp.arrived & mask) == mask) {
+    void* lanes[32] = {};
+    for (int lane = 0; lane < 32; lane++) {
+      if (!(mask >> lane & 1)) continue;
+      CudaThread* other = t.block->threads[first + lane];
+      if (other->operation != operation || other->mask != mask || !(other->site == site)) {
+        fail("divergent warp: %s (mask %08x) at %s:%d meets %s (mask %08x) at %s:%d", what, mask, site.file, site.line,
+             other->what, other->mask, other->site.file, other->site.line);
+      }
+      lanes[lane] = other->payload;
+    }
+    operation(lanes, mask);
+    warp.arrived &= ~mask;
+    for (int lane = 0; lane < 32; lane++) {
+      if (mask >> lane & 1) make_ready(t.block->threads[first + lane]);
+    }
+  }
+  leave();
+  if (orders_memory) tsan_acquire(&warp.tag);
+}
+
+void grid_barrier(Site site) {
+  CudaThread& t = *s.running;
+  wait_at(t, State::at_grid_barrier, "grid_sync", site);
+  if (!s.launch->cooperative) fail("grid_sync at %s:%d: not a cooperative launch", site.file, site.line);
+  tsan_release(&s.grid_tag);
+  size_t all = 0;
+  for (auto& block : s.blocks) all += block->threads.size();
+  if (++s.in_grid_barrier == all) {
+    s.in_grid_barrier = 0;
+    for (auto& block : s.blocks) {
+      for (CudaThread* other : block->threads) {
+        if (!(other->site == site)) {
+          fail("divergent grid barrier: %s:%d and %s:%d", site.file, site.line, other->site.file, other->site.line);
+        }
+        make_ready(other);
+      }
+    }
+  }
+  leave();
+  tsan_acquire(&s.grid_tag);
+}
+
+void fence() {
+  tsan_release(&s.fence_tag);
+  tsan_acquire(&s.fence_tag);
+}
+
+void spin(Site site) {
+  CudaThread& t = *s.running;
+  t.what = "spinning";
+  t.site = site;
+  size_t all = 0;
+  for (auto& block : s.blocks) all += block->live;
+  if (++s.idle_spins > 1000 * all) {
+    fail("at %s:%d: threads spin for ever: what they wait for does not come", site.file, site.line);
+  }
+  // at the end of the queue in every mode: a spinning thread that is always taken next would stop the others
+  t.state = State::ready;
+  s.ready.insert(s.ready.begin() + s.first, &t);
+  if (options.schedule == Schedule::forward) std::rotate(s.ready.begin() + s.first, s.ready.begin() + s.first + 1, s.ready.end());
+  leave();
+}
+
+void operation_none(void* const*, unsigned) {}
+
+void operation_shuffle(void* const* lanes, unsigned mask) {
+  for (int lane = 0; lane < 32; lane++) {
+    if (!(mask >> lane & 1)) continue;
+    Shuffle& to = *static_cast<Shuffle*>(lanes[lane]);
+    bool taking_part = mask >> (to.source & 31) & 1;
+    // CUDA leaves the value of a lane outside of the mask undefined: here it is NaN in every type
+    to.result = taking_part ? static_cast<Shuffle*>(lanes[to.source & 31])->value : ~0ull;
+  }
+}
+
+void operation_ballot(void* const* lanes, unsigned mask) {
+  unsigned result = 0;
+  for (int lane = 0; lane < 32; lane++) {
+    if (mask >> lane & 1) result |= static_cast<unsigned>(static_cast<Vote*>(lanes[lane])->predicate) << lane;
+  }
+  for (int lane = 0; lane < 32; lane++) {
+    if (mask >> lane & 1) static_cast<Vote*>(lanes[lane])->result = result;
+  }
+}
+
+}  // namespace emu

@@ -1,0 +1,123 @@
+// Runs the blocks of a launch: one fiber per CUDA thread, one running at a time, switched only where a thread waits
+// (barrier, warp collective, spin). The order in which waiting threads continue is the schedule under test.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "emu_registry.h"
+#include "emu_threads.h"
+#include "fiber.h"
+
+namespace emu {
+
+enum class Schedule { forward, reverse, random };
+
+struct Options {
+  Schedule schedule = Schedule::forward;
+  uint64_t seed = 1;
+  bool eager_copies = false;  // cp.async copies at once, instead of when it is waited for
+};
+extern Options options;
+
+/** Counts since the library was loaded; the order is emu_stats'. */
+struct Statistics {
+  uint64_t launches, blocks, switches, collectives, ldmatrix_conflicts, shared_conflicts, async_bytes, mmas;
+};
+extern Statistics statistics;
+
+struct Launch {
+  std::string kernel;
+  KernelCall call;
+  dim3 grid, block;
+  unsigned shared_bytes;
+  void* const* parameters;
+  bool cooperative;
+};
+
+/** Runs all blocks; returns an empty string or what went wrong, in words with file and line. */
+std::string run(const Launch& launch);
+
+/** cp.async operations of one thread, oldest first. */
+struct AsyncCopies {
+  struct Copy {
+    void* shared;
+    const void* global;
+    bool valid;
+  };
+  std::vector<Copy> copies;
+  std::vector<size_t> group_ends;  // a committed group is copies up to here
+  size_t done = 0, groups_done = 0;
+  void clear() {
+    copies.clear();
+    group_ends.clear();
+    done = groups_done = 0;
+  }
+};
+
+enum class State : uint8_t { ready, in_collective, at_barrier, at_grid_barrier, exited };
+
+struct Block;
+struct CudaThread {
+  Thread view;  // what the kernel sees; emu::current points here
+  Fiber fiber;
+  Block* block;
+  int index, warp;  // of the thread in its block, of its warp
+  State state;
+  // what it waits for, or did last
+  const char* what;
+  Site site;
+  WarpOperation operation;
+  unsigned mask;
+  void* payload;
+  int barrier, barrier_threads, value;
+  Reduce reduce;
+  AsyncCopies copies;
+};
+
+/** One access of each lane, in the order in which the lane made it (see conflicts.cpp). */
+struct SharedAccesses {
+  Site site;
+  unsigned counts[32];
+  std::vector<uint32_t> offsets;  // [access][lane], NOT_ACCESSED where a lane made fewer
+};
+
+struct Warp {
+  unsigned arrived = 0, exited = 0;  // lanes
+  char tag = 0;                      // TSan's, for __syncwarp
+  std::vector<SharedAccesses> accesses;
+};
+
+const int BARRIERS = 16;
+
+struct Block {
+  uint3 index;
+  std::vector<CudaThread*> threads;
+  Warp warps[32];
+  int live;
+  int waiting[BARRIERS];
+  char tags[BARRIERS];  // TSan's, one a barrier
+  unsigned char* shared;
+};
+
+/** The running thread. */
+CudaThread& running();
+
+/** Counts the conflicts of the 16-byte accesses noted for the warp so far. */
+void count_conflicts(Warp& warp);
+/** Extra trips to shared memory that eight 16-byte accesses need beyond the first one. */
+int extra_wavefronts(const uint32_t* offsets, int count);
+
+// kernel_memory.cpp, compiled with the sanitizers as kernels are, so that copies count as the kernel's accesses
+void kernel_copy16(void* to, const void* from, bool valid);
+void kernel_poison16(void* to);
+
+// shared_memory.cpp
+/** Memory for `slots` blocks that exist at once; each ends at a guard page. */
+void shared_memory_prepare(size_t slots, unsigned bytes);
+/** Slot i, filled with NaN. */
+unsigned char* shared_memory_slot(size_t i);
+/** Empty, or that the block wrote behind the end. */
+std::string shared_memory_check(size_t i);
+
+}  // namespace emu

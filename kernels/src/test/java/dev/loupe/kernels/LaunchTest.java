@@ -1,0 +1,222 @@
+package dev.loupe.kernels;
+
+import static dev.loupe.kernels.Parameter.FLOAT;
+import static dev.loupe.kernels.Parameter.INT;
+import static dev.loupe.kernels.Parameter.LONG;
+import static dev.loupe.kernels.Parameter.POINTER;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.management.ManagementFactory;
+import java.util.Arrays;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+@OnDevice
+@Timeout(60)
+class LaunchTest {
+  private static final int N = 2048; // of one block
+
+  private final Gpu gpu = Emulator.open();
+  private final DeviceBuffer x = gpu.allocate(Element.F32, N);
+  private final DeviceBuffer y = gpu.allocate(Element.F32, N);
+  private final Launch launch = GpuTest.residual(gpu);
+
+  @BeforeEach
+  void fill() {
+    x.fill((byte) 0);
+    float[] ones = new float[N];
+    Arrays.fill(ones, 1);
+    y.upload(ones);
+  }
+
+  @AfterEach
+  void close() {
+    gpu.close();
+  }
+
+  private float[] content(DeviceBuffer buffer) {
+    float[] values = new float[N];
+    buffer.download(values);
+    return values;
+  }
+
+  private static float[] constant(float value) {
+    float[] values = new float[N];
+    Arrays.fill(values, value);
+    return values;
+  }
+
+  @Test
+  void runsAsOftenAsAskedWithWhatIsSetThen() {
+    launch.set(0, x).set(1, y).set(2, (long) N);
+    for (int i = 0; i < 3; i++) {
+      launch.run(1, 1, 1, 256, 1, 0);
+    }
+    assertArrayEquals(constant(3), content(x));
+    launch.set(0, y).set(1, x).run(1, 1, 1, 256, 1, 0);
+    assertArrayEquals(constant(4), content(y));
+    launch.set(2, 1L).run(1, 1, 1, 256, 1, 0);
+    assertEquals(7, content(y)[0]);
+    assertEquals(4, content(y)[1]);
+  }
+
+  @Test
+  void takesSlices() {
+    launch.set(0, x.slice(16, 8)).set(1, y.slice(8, 8)).set(2, 8L).run(1, 1, 1, 256, 1, 0);
+    float[] expected = new float[N];
+    Arrays.fill(expected, 16, 24, 1);
+    assertArrayEquals(expected, content(x));
+  }
+
+  @Test
+  void allocatesNothing() {
+    launch.set(0, x).set(1, y).set(2, 8L);
+    com.sun.management.ThreadMXBean threads =
+        (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+    long[] bytes = new long[1];
+    Runnable many =
+        () -> {
+          long before = threads.getCurrentThreadAllocatedBytes();
+          for (int i = 0; i < 200; i++) {
+            launch.set(0, x).set(1, y).set(2, 8L).run(1, 1, 1, 32, 1, 0);
+          }
+          bytes[0] = threads.getCurrentThreadAllocatedBytes() - before;
+        };
+    gpu.run(many);
+    gpu.run(many);
+    assertTrue(bytes[0] < 200, "200 launches allocated %d bytes".formatted(bytes[0]));
+    many.run(); // handed over one by one
+    assertTrue(bytes[0] < 200, "200 handed over allocated %d bytes here".formatted(bytes[0]));
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "0,1,1,256,1,0",
+    "-1,1,1,256,1,0",
+    "1,0,1,256,1,0",
+    "1,65536,1,256,1,0",
+    "1,1,65536,256,1,0",
+    "1,1,1,0,1,0",
+    "1,1,1,256,0,0",
+    "1,1,1,1025,1,0",
+    "1,1,1,64,64,0",
+    "1,1,1,65536,65536,0",
+    "1,1,1,256,1,-1",
+    "1,1,1,256,1,1000000000"
+  })
+  void refusesSizesOutOfTheLimits(int gx, int gy, int gz, int bx, int by, int shared) {
+    launch.set(0, x).set(1, y).set(2, (long) N);
+    String message = Refusal.of(() -> launch.run(gx, gy, gz, bx, by, shared));
+    assertTrue(
+        message.startsWith(
+            "cannot launch pointwise_residual_f32 with grid %d x %d x %d, block %d x %d, %d bytes"
+                .formatted(gx, gy, gz, bx, by, shared)),
+        message);
+    launch.run(1, 1, 1, 256, 1, 0);
+    assertArrayEquals(constant(1), content(x), "and nothing ran before");
+  }
+
+  @Test
+  void asksForSharedMemoryBeyond48KiBByItself() {
+    launch.set(0, x).set(1, y).set(2, (long) N);
+    for (int shared : new int[] {48 * 1024, 48 * 1024 + 16, gpu.maxSharedBytes(), 64 * 1024, 0}) {
+      launch.run(1, 1, 1, 256, 1, shared);
+    }
+    assertArrayEquals(constant(5), content(x));
+  }
+
+  @Test
+  void refusesParametersOfAnotherKind() {
+    String takes = ", it takes [POINTER, POINTER, LONG]";
+    assertEquals(
+        "pointwise_residual_f32: parameter 2 set as INT" + takes,
+        Refusal.of(() -> launch.set(2, 8)));
+    assertEquals(
+        "pointwise_residual_f32: parameter 0 set as FLOAT" + takes,
+        Refusal.of(() -> launch.set(0, 1f)));
+    assertEquals(
+        "pointwise_residual_f32: parameter 3 set as LONG" + takes,
+        Refusal.of(() -> launch.set(3, 1L)));
+    assertEquals(
+        "pointwise_residual_f32: parameter -1 set as POINTER" + takes,
+        Refusal.of(() -> launch.set(-1, x)));
+  }
+
+  @Test
+  void refusesToRunWithoutAllParameters() {
+    launch.set(0, x).set(2, 1L);
+    assertEquals(
+        "pointwise_residual_f32: parameter 1 is not set",
+        Refusal.of(() -> launch.run(1, 1, 1, 256, 1, 0)));
+  }
+
+  @Test
+  @SuppressWarnings("NullAway") // on purpose
+  void refusesBuffersThatAreNullFreedOrElsewhere() {
+    assertEquals(
+        "pointwise_residual_f32: buffer 1 is null",
+        Refusal.of(() -> launch.set(1, (DeviceBuffer) null)));
+    try (Gpu other = Emulator.open()) {
+      DeviceBuffer elsewhere = other.allocate(Element.F32, N);
+      assertEquals(
+          "pointwise_residual_f32: buffer 1 belongs to another opened GPU",
+          Refusal.of(() -> launch.set(1, elsewhere)));
+    }
+    launch.set(0, x).set(1, y).set(2, (long) N);
+    y.close();
+    assertEquals(
+        "pointwise_residual_f32: buffer 1 (a buffer of 2048 f32) was freed",
+        Refusal.of(() -> launch.run(1, 1, 1, 256, 1, 0)));
+    assertTrue(Refusal.of(() -> launch.set(1, y)).contains("after it was freed"));
+    assertArrayEquals(constant(0), content(x), "and nothing ran");
+  }
+
+  @Test
+  @OnDevice(emulated = true)
+  void refusesAnotherListOfParametersThanTheKernels() {
+    Kernel kernel = gpu.kernel("pointwise", "pointwise_residual_f32");
+    for (Parameter[] wrong :
+        new Parameter[][] {
+          {},
+          {POINTER, POINTER},
+          {POINTER, POINTER, INT},
+          {POINTER, POINTER, LONG, FLOAT},
+          {POINTER, FLOAT, LONG}
+        }) {
+      String message = Refusal.of(() -> new Launch(kernel, wrong));
+      assertTrue(message.startsWith("pointwise_residual_f32: parameter "), message);
+    }
+  }
+
+  @Test
+  @OnDevice(emulated = true)
+  void aKernelThatFailsIsNamedAndEndsTheGpu() {
+    launch.set(0, x).set(1, y).set(2, 1L << 20);
+    String message =
+        Refusal.of(
+            () -> {
+              launch.run(512, 1, 1, 256, 1, 0);
+              gpu.synchronize();
+            });
+    assertTrue(
+        message.contains(
+            "it last ran pointwise_residual_f32 with grid 512 x 1 x 1, block 256 x 1, 0 bytes"),
+        message);
+    assertThrows(GpuException.class, () -> content(x));
+    assertThrows(GpuException.class, () -> launch.run(1, 1, 1, 256, 1, 0));
+    x.close();
+    gpu.close();
+    try (Gpu again = Emulator.open();
+        DeviceBuffer z = again.allocate(Element.F32, 1)) {
+      z.upload(new float[] {5});
+      again.synchronize();
+    }
+  }
+}
