@@ -40,7 +40,7 @@ public final class Gpu implements AutoCloseable {
   private final GpuThread thread = new GpuThread();
   private final CUdevice device = new CUdevice();
   private final CUcontext context = new CUcontext();
-  private final CUstream stream = new CUstream();
+  private final Stream stream = new Stream();
   private final String name;
   private int computeCapability;
   private int multiprocessors;
@@ -57,6 +57,13 @@ public final class Gpu implements AutoCloseable {
   private @Nullable Launch last;
   private volatile boolean closed;
 
+  /** JCuda's handle, which tells its address for calls that JCuda lacks. */
+  static final class Stream extends CUstream {
+    long address() {
+      return getNativePointer();
+    }
+  }
+
   private Gpu(CudaDriver driver, int ordinal, ImageSource images) {
     this.driver = driver;
     this.images = images;
@@ -70,7 +77,7 @@ public final class Gpu implements AutoCloseable {
    * @throws GpuException if there is no driver, it is too old, or there is no such device
    */
   public static Gpu open(int device) {
-    return open(device, ImageSource.RESOURCES);
+    return open(device, ImageSource.BUILT);
   }
 
   static Gpu open(int device, ImageSource images) {
@@ -379,7 +386,7 @@ public final class Gpu implements AutoCloseable {
     check(rc, "waiting for the GPU to close it");
   }
 
-  CUstream stream() {
+  Stream stream() {
     return stream;
   }
 
