@@ -195,6 +195,14 @@ DRIVER_API cuFuncGetModule(Module** module, Function* f) {
   *module = f->module;
   return CUDA_SUCCESS;
 }
+DRIVER_API cuFuncGetParamInfo(Function* f, size_t i, size_t* offset, size_t* bytes) {
+  DRIVER_ENTER;
+  if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
+  if (i >= f->kernel->sizes.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = Parameters::offsets(*f->kernel)[i];
+  *bytes = f->kernel->sizes[i];
+  return CUDA_SUCCESS;
+}
 DRIVER_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* f, int threads, size_t shared) {
   DRIVER_ENTER;
   if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;

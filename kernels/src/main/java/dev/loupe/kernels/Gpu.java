@@ -70,7 +70,7 @@ public final class Gpu implements AutoCloseable {
    * @throws GpuException if there is no driver, it is too old, or there is no such device
    */
   public static Gpu open(int device) {
-    return open(device, ImageSource.RESOURCES);
+    return open(device, ImageSource.BUILT);
   }
 
   static Gpu open(int device, ImageSource images) {

@@ -4,12 +4,9 @@ package dev.loupe.kernels;
 @FunctionalInterface
 interface ImageSource {
   /** What the build put into the jar. */
-  ImageSource RESOURCES =
-      (file, computeCapability, driverVersion) -> {
-        throw new GpuException(
-            "the kernels of %s were left out when this was built, as there was no nvcc"
-                .formatted(file));
-      };
+  ImageSource BUILT =
+      (file, computeCapability, driverVersion) ->
+          KernelImages.load(file, driverVersion, computeCapability).bytes();
 
   /**
    * A cubin or PTX text.

@@ -2,8 +2,11 @@ package dev.loupe.kernels;
 
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.stream.IntStream;
 
 /** The stand-in driver that runs kernels on the CPU, where that is what {@code Gpu} found. */
 final class Emulator {
@@ -20,9 +23,8 @@ final class Emulator {
     }
   }
 
-  /** The kernels are linked into the stand-in, so any well-formed PTX will do. */
-  private static final byte[] IMAGE =
-      ".version 6.5\n.target sm_75\n.address_size 64\n".getBytes(StandardCharsets.US_ASCII);
+  /** An image that the emulator takes for one of every kernel that is linked into it. */
+  private static final byte[] EVERY_KERNEL = "// emulated".getBytes(StandardCharsets.US_ASCII);
 
   private Emulator() {}
 
@@ -31,9 +33,14 @@ final class Emulator {
     return CudaDriver.library().flatMap(driver -> driver.find("emu_options")).isPresent();
   }
 
-  /** Opens GPU 0, emulated or real. */
+  /**
+   * Opens GPU 0, emulated or real. The kernels are linked into the emulator, which asks nvcc's
+   * image for their names only; where there is no nvcc it does without.
+   */
   static Gpu open() {
-    return isDriver() ? Gpu.open(0, (file, computeCapability, driver) -> IMAGE) : Gpu.open(0);
+    return isDriver() && KernelImages.sources().isEmpty()
+        ? Gpu.open(0, (file, computeCapability, driver) -> EVERY_KERNEL)
+        : Gpu.open(0);
   }
 
   /**
@@ -46,18 +53,71 @@ final class Emulator {
     if (isDriver()) {
       call(
           "emu_options",
-          FunctionDescriptor.ofVoid(
-              ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT),
+          FunctionDescriptor.of(
+              ValueLayout.JAVA_INT,
+              ValueLayout.JAVA_INT,
+              ValueLayout.JAVA_LONG,
+              ValueLayout.JAVA_INT),
           schedule.mode,
           seed,
           eager ? 1 : 0);
     }
   }
 
+  /** The usual way: threads in their order, cp.async done when it is waited for. */
+  static void forward() {
+    options(Schedule.FORWARD, 0, false);
+  }
+
+  /** Switches to each of the other ways in turn; what depends on the order shows in one of them. */
+  static List<Runnable> otherSchedules() {
+    return List.of(
+        () -> options(Schedule.REVERSE, 0, false),
+        () -> options(Schedule.RANDOM, 1, false),
+        () -> options(Schedule.RANDOM, 2, true));
+  }
+
+  /**
+   * Pretends another card from now on; what is below 0 stays.
+   *
+   * @param computeCapability times ten
+   * @param driver CUDA version that the driver supports, e.g. 13000
+   * @param devices 0 or 1
+   * @param memory bytes
+   */
+  static void card(int computeCapability, int driver, int devices, long memory) {
+    call(
+        "emu_card",
+        FunctionDescriptor.of(
+            ValueLayout.JAVA_INT,
+            ValueLayout.JAVA_INT,
+            ValueLayout.JAVA_INT,
+            ValueLayout.JAVA_INT,
+            ValueLayout.JAVA_LONG),
+        computeCapability,
+        driver,
+        devices,
+        memory);
+  }
+
+  /** The card that is pretended unless a test asks for another. */
+  static void usualCard() {
+    card(80, 13000, 1, 8L << 30);
+  }
+
   /** Device allocations that were not freed, in the whole process. */
-  static long liveAllocations() {
-    Object n = call("emu_live_allocations", FunctionDescriptor.of(ValueLayout.JAVA_LONG));
-    return (Long) n;
+  static int liveAllocations() {
+    return (Integer) call("emu_live_allocations", FunctionDescriptor.of(ValueLayout.JAVA_INT));
+  }
+
+  /** Names of the kernels that are linked into the emulator. */
+  static List<String> kernels() {
+    int n = (Integer) call("emu_kernel_count", FunctionDescriptor.of(ValueLayout.JAVA_INT));
+    FunctionDescriptor name = FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
+    return IntStream.range(0, n)
+        .mapToObj(i -> (MemorySegment) call("emu_kernel_name", name, i))
+        .map(text -> text.reinterpret(Long.MAX_VALUE).getString(0))
+        .toList();
   }
 
   private static Object call(String name, FunctionDescriptor type, Object... arguments) {
