@@ -59,7 +59,7 @@ __device__ __forceinline__ void convert(const X* __restrict__ x,  // [n]
   }
 }
 
-// Kernels: pointwise_convert_<x>; `to` is the ordinal in Element.java of y's element.
+// Kernels: pointwise_convert_<x>; `to` says y's element as PointwiseKernels.java does: 0 f32, 1 f16, 2 bf16.
 template <class X>
 __device__ __forceinline__ void convert_to(const X* x, void* y, long long n, int to) {
   switch (to) {

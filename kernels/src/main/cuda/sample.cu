@@ -70,14 +70,17 @@ __device__ __forceinline__ bool is_finite(float x) {
 // ---- Reductions over a block whose result does not depend on their order.
 
 // The largest value and, among equals, the lowest id.
+template <class T>
 struct Best {
-  double value;
+  T value;
   int id;  // -1: none
 };
 
-__device__ __forceinline__ Best better(Best a, Best b) {
-  if (b.id < 0 || a.id >= 0 && (a.value > b.value || a.value == b.value && a.id < b.id)) return a;
-  return b;
+template <class T>
+__device__ __forceinline__ Best<T> better(Best<T> a, Best<T> b) {
+  if (b.id < 0) return a;
+  if (a.id < 0) return b;
+  return a.value > b.value || (a.value == b.value && a.id < b.id) ? a : b;
 }
 
 struct Shared {
@@ -95,10 +98,11 @@ struct Shared {
 // SampleKernels.java asks for this much shared memory.
 static_assert(sizeof(Shared) == 25240, "SHARED_BYTES in SampleKernels.java");
 
-__device__ Best block_best(Best best, Shared& s) {
+template <class T>
+__device__ Best<T> block_best(Best<T> best, Shared& s) {
 #pragma unroll
   for (int d = 16; d > 0; d >>= 1) {
-    Best other;
+    Best<T> other;
     other.value = __shfl_xor_sync(0xffffffffu, best.value, d);
     other.id = __shfl_xor_sync(0xffffffffu, best.id, d);
     best = better(best, other);
@@ -109,7 +113,7 @@ __device__ Best block_best(Best best, Shared& s) {
   }
   __syncthreads();
   for (unsigned w = 0; w < blockDim.x / 32; w++) {
-    Best other = {s.value[w], s.number[w]};
+    const Best<T> other = {static_cast<T>(s.value[w]), s.number[w]};
     best = better(best, other);
   }
   __syncthreads();
@@ -225,13 +229,13 @@ __device__ __forceinline__ void choose_bin(bool first, double p, Shared& s) {
 
 // What is kept: scores of at least `least`, and those that do not come after (score, id).
 struct Kept {
-  double least;
+  float least;
   float score;
   int id;
 };
 
 __device__ __forceinline__ bool keeps(const Kept& k, float score, int id) {
-  return score >= k.least && (score > k.score || score == k.score && id <= k.id);
+  return score >= k.least && (score > k.score || (score == k.score && id <= k.id));
 }
 
 // The token at which the count of kept tokens, by falling score, reaches k, or their mass the share p of
@@ -311,51 +315,60 @@ __device__ __forceinline__ float gumbel_roughly(unsigned bits) {
   return -__logf(t);
 }
 
+// The scores of ids id .. id + 3; returns a bit for each that is kept.
+__device__ __forceinline__ unsigned four_kept(const Row& row, const Kept& kept, int id, float (&x)[4]) {
+  unsigned there = four_scores(row, id, x);
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    if (!keeps(kept, x[i], id + i)) there &= ~(1u << i);
+  return there;
+}
+
 // What rough values may differ by, with much to spare; the more, the more exact values are computed.
 constexpr float kMargin = 0.01f;
 
 // Gumbel-max (Maddison, Tarlow and Minka, arXiv 1411.0030): the kept token with the largest sum of score
 // and noise. The noise in f64 costs far more than all else here, so it is computed only for the few
 // tokens whose rough value comes near the largest.
-__device__ Best draw(const Row& row, const Kept& kept, unsigned long long seed, int sample, int position,
-                     Shared& s) {
+__device__ __forceinline__ int draw(const Row& row, const Kept& kept, unsigned long long seed, int sample,
+                                    int position, Shared& s) {
   float highest = -INFINITY;  // of this thread's rough values
-  float limit = -INFINITY;
-  Best best = {0, -1};
-  for (int exact = 0; exact < 2; exact++) {
-    if (exact) {
-      limit = block_max(highest, reinterpret_cast<float*>(s.part)) - kMargin;
-      if (!(highest >= limit)) break;
-    }
-    for (int id = threadIdx.x * 4; id < row.V; id += blockDim.x * 4) {
-      float x[4];
-      unsigned there = four_scores(row, id, x);
+#pragma unroll 1
+  for (int id = threadIdx.x * 4; id < row.V; id += blockDim.x * 4) {
+    float x[4];
+    const unsigned there = four_kept(row, kept, id, x);
+    if (there == 0) continue;
+    unsigned bits[4];
+    philox(seed, make_uint4((unsigned)id >> 2, position, sample, 0), bits);
 #pragma unroll
-      for (int i = 0; i < 4; i++)
-        if (!keeps(kept, x[i], id + i)) there &= ~(1u << i);
-      if (there == 0) continue;
-      unsigned bits[4];
-      philox(seed, make_uint4((unsigned)id >> 2, position, sample, 0), bits);
+    for (int i = 0; i < 4; i++)
+      if (there >> i & 1) highest = fmaxf(highest, x[i] + gumbel_roughly(bits[i]));
+  }
+  const float limit = block_max(highest, reinterpret_cast<float*>(s.part)) - kMargin;
+  Best<double> best = {0, -1};
+#pragma unroll 1
+  for (int id = threadIdx.x * 4; id < row.V && highest >= limit; id += blockDim.x * 4) {
+    float x[4];
+    const unsigned there = four_kept(row, kept, id, x);
+    if (there == 0) continue;
+    unsigned bits[4];
+    philox(seed, make_uint4((unsigned)id >> 2, position, sample, 0), bits);
 #pragma unroll
-      for (int i = 0; i < 4; i++) {
-        if (!(there >> i & 1)) continue;
-        const float rough = x[i] + gumbel_roughly(bits[i]);
-        highest = fmaxf(highest, rough);
-        if (exact && rough >= limit) {
-          const Best other = {x[i] + gumbel(bits[i]), id + i};
-          best = better(best, other);
-        }
+    for (int i = 0; i < 4; i++) {
+      if ((there >> i & 1) && x[i] + gumbel_roughly(bits[i]) >= limit) {
+        const Best<double> other = {x[i] + gumbel(bits[i]), id + i};
+        best = better(best, other);
       }
     }
   }
-  return block_best(best, s);
+  return block_best(best, s).id;
 }
 
 // ---- The row as a whole.
 
 // The largest penalised logit of an allowed id; also the largest logit of all, and how many are allowed.
 // False if a logit is NaN or infinite.
-__device__ bool scan(const Row& row, Best& best, float& largest, int& allowed, Shared& s) {
+__device__ bool scan(const Row& row, Best<float>& best, float& largest, int& allowed, Shared& s) {
   best.value = 0, best.id = -1;
   largest = -INFINITY;
   int n = 0, wrong = 0;
@@ -373,7 +386,7 @@ __device__ bool scan(const Row& row, Best& best, float& largest, int& allowed, S
     for (int i = 0; i < 4; i++) {
       if (!(there >> i & 1)) continue;
       n++;
-      const Best other = {x[i], id + i};
+      const Best<float> other = {x[i], id + i};
       best = better(best, other);
     }
   }
@@ -427,7 +440,7 @@ extern "C" __global__ void __launch_bounds__(1024)
                   int* ranks,                            // [R] tokens more likely; -1 after an error
                   int* errors,                           // [R] 1: NaN or infinity, 2: no id to choose, 0: none
                   int V, int stride, float temperature, int top_k, double top_p,
-                  double log_min_p,  // -infinity: keep all
+                  float least,  // score that min-p keeps; -infinity: all
                   float penalty, long long seed) {
   DYN_SMEM(smem);
   Shared& s = *reinterpret_cast<Shared*>(smem);
@@ -435,11 +448,11 @@ extern "C" __global__ void __launch_bounds__(1024)
   const size_t words = ((size_t)V + 31) / 32;
   Row row = {logits + r * stride, allowed, seen ? seen + r * words : nullptr, V, penalty, temperature, 0};
 
-  Best best;
+  Best<float> best;
   float largest;
   int n;
   int error = scan(row, best, largest, n, s) ? 0 : 1;
-  row.max = (float)best.value;
+  row.max = best.value;
   if (error == 0 && best.id < 0) error = 2;
   if (error == 0 && temperature > 0) {
     Kept kept = {-INFINITY, -INFINITY, 0x7fffffff};
@@ -452,8 +465,8 @@ extern "C" __global__ void __launch_bounds__(1024)
       kept.score = s.score;
       kept.id = s.id;
     }
-    if (log_min_p > kept.least) kept.least = log_min_p;
-    best = draw(row, kept, seed, samples[r], positions[r], s);
+    kept.least = fmaxf(kept.least, least);
+    best.id = draw(row, kept, seed, samples[r], positions[r], s);
     if (best.id < 0) error = 2;  // a penalty that overflows leaves no score to compare
   }
   if (error == 0) describe(row, best.id, largest, logprobs + r, ranks + r, s);
@@ -481,7 +494,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   DYN_SMEM(smem);
   Shared& s = *reinterpret_cast<Shared*>(smem);
   const Row row = {logits + (size_t)blockIdx.x * stride, allowed, nullptr, V, 1, 1, 0};
-  Best best;
+  Best<float> best;
   float largest;
   int n;
   const int error = scan(row, best, largest, n, s) ? (best.id < 0 ? 2 : 0) : 1;

@@ -83,7 +83,7 @@ public final class PointwiseKernels {
             .set(0, x)
             .set(1, y)
             .set(2, n)
-            .set(3, activation.ordinal()),
+            .set(3, activation.code()),
         n);
   }
 
@@ -107,8 +107,18 @@ public final class PointwiseKernels {
             .set(0, x)
             .set(1, y)
             .set(2, n)
-            .set(3, y.element().ordinal()),
+            .set(3, code(y.element())),
         n);
+  }
+
+  /** Number of an element that pointwise_convert writes. */
+  private static int code(Element to) {
+    return switch (to) {
+      case F32 -> 0;
+      case F16 -> 1;
+      case BF16 -> 2;
+      case I8, I32 -> throw new IllegalArgumentException("conversion: no kernel to " + to);
+    };
   }
 
   private void check(String operation, DeviceBuffer x, DeviceBuffer y, long n) {

@@ -103,7 +103,7 @@ public final class SampleKernels {
             FLOAT,
             INT,
             LONG, // double
-            LONG, // double
+            FLOAT,
             FLOAT,
             LONG);
     argmax =
@@ -175,7 +175,7 @@ public final class SampleKernels {
         .set(11, options.isGreedy() ? 0f : options.temperature())
         .set(12, options.topK())
         .set(13, Double.doubleToRawLongBits(options.topP()))
-        .set(14, Double.doubleToRawLongBits(Math.log(options.minP())))
+        .set(14, leastScore(options.minP()))
         .set(15, options.repetitionPenalty())
         .set(16, options.seed())
         .run(rows, 1, 1, threads, 1, SHARED_BYTES);
@@ -230,6 +230,13 @@ public final class SampleKernels {
         .set(4, temperature)
         .set(5, log ? 1 : 0)
         .run(logits.rows(), 1, 1, threads, 1, threads / 32 * Float.BYTES);
+  }
+
+  /** The least float from log(minP) on. */
+  private static float leastScore(double minP) {
+    double log = Math.log(minP);
+    float rounded = (float) log;
+    return rounded < log ? Math.nextUp(rounded) : rounded;
   }
 
   private static void setOptional(

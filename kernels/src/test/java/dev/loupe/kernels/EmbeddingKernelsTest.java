@@ -81,13 +81,7 @@ class EmbeddingKernelsTest {
   }
 
   private static float[] embed(
-      Element table,
-      Element out,
-      int[] ids,
-      int[] positions,
-      float[] wte,
-      float[] wpe,
-      int width) {
+      Element table, Element out, int[] ids, int[] positions, float[] wte, float[] wpe, int width) {
     int rows = ids.length;
     float[] got = new float[rows * width];
     try (DeviceBuffer dIds = gpu.allocate(Element.I32, rows);
@@ -109,6 +103,8 @@ class EmbeddingKernelsTest {
 
   @Test
   void refusesWhatDoesNotFit() {
+    DeviceBuffer closed = gpu.allocate(Element.F16, 32);
+    closed.close();
     try (DeviceBuffer ids = gpu.allocate(Element.I32, 4);
         DeviceBuffer wte = gpu.allocate(Element.F16, 80);
         DeviceBuffer wpe = gpu.allocate(Element.F16, 32);
@@ -134,9 +130,8 @@ class EmbeddingKernelsTest {
       assertRefused(
           "embedding: rows is 0, not between 1 and 2147483647",
           () -> kernels.embed(ids, ids, wte, wpe, x, 0, 10, 4, 8));
-      x.close();
       assertRefused(
-          "embedding: x is closed", () -> kernels.embed(ids, ids, wte, wpe, x, 4, 10, 4, 8));
+          "embedding: x is closed", () -> kernels.embed(ids, ids, wte, wpe, closed, 4, 10, 4, 8));
     }
   }
 

@@ -41,8 +41,7 @@ class LayerNormKernelsTest {
     }
   }
 
-  private static void assertFollows(
-      Variant variant, Element in, Element out, int rows, int width) {
+  private static void assertFollows(Variant variant, Element in, Element out, int rows, int width) {
     Random random = new Random(31L * rows + width);
     float[] x = new float[rows * width];
     for (int i = 0; i < x.length; i++) {

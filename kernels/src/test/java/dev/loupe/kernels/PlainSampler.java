@@ -38,9 +38,10 @@ final class PlainSampler {
       return kept.stream().filter(s -> s.score() == most).mapToInt(Scored::id).min().orElse(-1);
     }
     for (int i = 0; i < kept.size(); i++) {
-      kept.set(i, new Scored(kept.get(i).id(), (kept.get(i).score() - max) / options.temperature()));
+      kept.set(
+          i, new Scored(kept.get(i).id(), (kept.get(i).score() - max) / options.temperature()));
     }
-    kept.sort(Comparator.comparing(Scored::score).reversed().thenComparing(Scored::id));
+    kept.sort(Comparator.comparingDouble(Scored::score).reversed().thenComparingInt(Scored::id));
     keepTopK(kept, options.topK());
     keepTopP(kept, options.topP());
     kept.removeIf(s -> s.score() < Math.log(options.minP()));

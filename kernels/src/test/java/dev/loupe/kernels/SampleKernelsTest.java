@@ -36,7 +36,17 @@ class SampleKernelsTest {
   }
 
   /** Rows of logits and what is known of each; every row draws at a position of its own. */
-  private record Rows(float[][] logits, @Nullable BitSet allowed, BitSet[] seen) {
+  private static final class Rows {
+    final float[][] logits;
+    final @Nullable BitSet allowed;
+    final BitSet[] seen;
+
+    Rows(float[][] logits, @Nullable BitSet allowed, BitSet[] seen) {
+      this.logits = logits;
+      this.allowed = allowed;
+      this.seen = seen;
+    }
+
     static Rows of(float[][] logits) {
       BitSet[] seen = new BitSet[logits.length];
       Arrays.setAll(seen, r -> new BitSet());
@@ -65,7 +75,22 @@ class SampleKernelsTest {
     }
   }
 
-  private record Outcome(int[] ids, float[] logprobs, int[] ranks, int[] errors, int[] seen) {}
+  /** What the kernel wrote; {@code seen} holds the rows' bit sets one after the other. */
+  private static final class Outcome {
+    final int[] ids;
+    final float[] logprobs;
+    final int[] ranks;
+    final int[] errors;
+    final int[] seen;
+
+    Outcome(int rows, int words) {
+      ids = new int[rows];
+      logprobs = new float[rows];
+      ranks = new int[rows];
+      errors = new int[rows];
+      seen = new int[rows * words];
+    }
+  }
 
   @Test
   void theTestsPhiloxGivesThePublishedNumbers() {
@@ -155,42 +180,42 @@ class SampleKernelsTest {
 
   private static Outcome assertDraws(SamplingOptions options, Rows rows) {
     Outcome outcome = sample(options, rows, 64);
-    for (int r = 0; r < rows.logits().length; r++) {
-      float[] logits = rows.logits()[r];
+    for (int r = 0; r < rows.logits.length; r++) {
+      float[] logits = rows.logits[r];
       int expected =
           PlainSampler.choose(
               logits,
               rows.allowedOrAll(),
-              rows.seen()[r],
+              rows.seen[r],
               options,
               rows.sample(r),
               rows.position(r));
       String label = "%s, V = %d, row %d".formatted(options, logits.length, r);
-      assertEquals(0, outcome.errors()[r], label);
-      assertEquals(expected, outcome.ids()[r], label);
+      assertEquals(0, outcome.errors[r], label);
+      assertEquals(expected, outcome.ids[r], label);
       assertDescribed(label, logits, outcome, r);
-      BitSet seen = (BitSet) rows.seen()[r].clone();
+      BitSet seen = (BitSet) rows.seen[r].clone();
       seen.set(expected);
       int words = Math.ceilDiv(logits.length, 32);
       assertArrayEquals(
           words(seen, words),
-          Arrays.copyOfRange(outcome.seen(), r * words, (r + 1) * words),
+          Arrays.copyOfRange(outcome.seen, r * words, (r + 1) * words),
           "seen, " + label);
     }
     return outcome;
   }
 
   private static void assertDescribed(String label, float[] logits, Outcome outcome, int r) {
-    int id = outcome.ids()[r];
+    int id = outcome.ids[r];
     double[] logprobs = logSoftmax(logits, 1);
     // f32: the difference from the largest, the sum of exponentials, its logarithm, the result
     double tolerance = 0x1p-23 * (Math.abs(logprobs[id]) + 24);
-    assertEquals(logprobs[id], outcome.logprobs()[r], tolerance, "logprob, " + label);
+    assertEquals(logprobs[id], outcome.logprobs[r], tolerance, "logprob, " + label);
     int rank = 0;
     for (float logit : logits) {
       rank += logit > logits[id] ? 1 : 0;
     }
-    assertEquals(rank, outcome.ranks()[r], "rank, " + label);
+    assertEquals(rank, outcome.ranks[r], "rank, " + label);
   }
 
   @Test
@@ -205,7 +230,7 @@ class SampleKernelsTest {
             new SamplingOptions(1, 0, 0.9, 0, 1.2f, 3))) {
       Rows rows = restricted(logits, new Random(7));
       Outcome narrow = assertDraws(options, rows);
-      assertArrayEquals(narrow.ids(), sample(options, rows, 1024).ids());
+      assertArrayEquals(narrow.ids, sample(options, rows, 1024).ids);
     }
   }
 
@@ -216,9 +241,9 @@ class SampleKernelsTest {
     for (SamplingOptions options : List.of(PLAIN, options().get(18), options().get(8))) {
       Outcome one = sample(options, rows, 64);
       Outcome other = sample(options, rows, threads);
-      assertArrayEquals(one.ids(), other.ids());
-      assertArrayEquals(one.ranks(), other.ranks());
-      assertArrayEquals(one.seen(), other.seen());
+      assertArrayEquals(one.ids, other.ids);
+      assertArrayEquals(one.ranks, other.ranks);
+      assertArrayEquals(one.seen, other.seen);
     }
   }
 
@@ -251,12 +276,13 @@ class SampleKernelsTest {
 
   @Test
   void aShareThatIsReachedExactlyKeepsNoMore() {
-    // weights of 1: p = 1/2 of eight tokens is reached with the fourth, and just more with the fifth
+    // weights of 1: p = 1/2 of eight tokens is reached with the fourth, and just more with the
+    // fifth
     float[][] logits = new float[200][8];
     for (double p : new double[] {0.5, Math.nextUp(0.5), 0.125, 0.875, Math.nextDown(1.0)}) {
       Outcome outcome = assertDraws(new SamplingOptions(1, 0, p, 0, 1, 1), Rows.of(logits));
       int last = (int) Math.ceil(p * 8) - 1;
-      assertEquals(last, Arrays.stream(outcome.ids()).max().orElseThrow(), "p = " + p);
+      assertEquals(last, Arrays.stream(outcome.ids).max().orElseThrow(), "p = " + p);
     }
   }
 
@@ -271,13 +297,13 @@ class SampleKernelsTest {
         BitSet[] seen = {new BitSet(), new BitSet(), new BitSet()};
         for (SamplingOptions options : List.of(GREEDY, PLAIN)) {
           Outcome outcome = sample(options, new Rows(logits, allowed, seen), 64);
-          assertArrayEquals(new int[] {0, SampleKernels.NOT_FINITE, 0}, outcome.errors());
-          assertEquals(-1, outcome.ids()[1]);
-          assertEquals(-1, outcome.ranks()[1]);
-          assertEquals(Float.NaN, outcome.logprobs()[1]);
+          assertArrayEquals(new int[] {0, SampleKernels.NOT_FINITE, 0}, outcome.errors);
+          assertEquals(-1, outcome.ids[1]);
+          assertEquals(-1, outcome.ranks[1]);
+          assertEquals(Float.NaN, outcome.logprobs[1]);
           int words = Math.ceilDiv(vocabulary, 32);
           assertArrayEquals(
-              new int[words], Arrays.copyOfRange(outcome.seen(), words, 2 * words), "seen");
+              new int[words], Arrays.copyOfRange(outcome.seen, words, 2 * words), "seen");
         }
       }
     }
@@ -291,20 +317,20 @@ class SampleKernelsTest {
     for (BitSet allowed : List.of(new BitSet(), beyond)) {
       for (SamplingOptions options : List.of(GREEDY, PLAIN)) {
         Outcome outcome = sample(options, new Rows(new float[1][40], allowed, seen), 64);
-        assertArrayEquals(new int[] {SampleKernels.NO_ID}, outcome.errors());
-        assertArrayEquals(new int[] {-1}, outcome.ids());
+        assertArrayEquals(new int[] {SampleKernels.NO_ID}, outcome.errors);
+        assertArrayEquals(new int[] {-1}, outcome.ids);
       }
     }
   }
 
   private static Outcome sample(SamplingOptions options, Rows rows, int threads) {
-    int n = rows.logits().length;
+    int n = rows.logits.length;
     int vocabulary = rows.vocabulary();
     int words = Math.ceilDiv(vocabulary, 32);
     int stride = vocabulary + 3;
     Outcome outcome =
-        new Outcome(new int[n], new float[n], new int[n], new int[n], new int[n * words]);
-    try (DeviceBuffer logits = upload(rows.logits(), stride);
+        new Outcome(n, words);
+    try (DeviceBuffer logits = upload(rows.logits, stride);
         DeviceBuffer allowed = gpu.allocate(Element.I32, words);
         DeviceBuffer seen = gpu.allocate(Element.I32, (long) n * words);
         DeviceBuffer samples = gpu.allocate(Element.I32, n);
@@ -318,12 +344,12 @@ class SampleKernelsTest {
       samples.upload(all);
       Arrays.setAll(all, rows::position);
       positions.upload(all);
-      if (rows.allowed() != null) {
-        allowed.upload(words(rows.allowed(), words));
+      if (rows.allowed != null) {
+        allowed.upload(words(rows.allowed, words));
       }
       int[] bits = new int[n * words];
       for (int r = 0; r < n; r++) {
-        System.arraycopy(words(rows.seen()[r], words), 0, bits, r * words, words);
+        System.arraycopy(words(rows.seen[r], words), 0, bits, r * words, words);
       }
       seen.upload(bits);
       for (DeviceBuffer result : List.of(ids, logprobs, ranks, errors)) {
@@ -331,18 +357,18 @@ class SampleKernelsTest {
       }
       kernels.sample(
           new SampleKernels.Logits(logits, n, vocabulary, stride),
-          rows.allowed() == null ? null : allowed,
+          rows.allowed == null ? null : allowed,
           seen,
           samples,
           positions,
           options,
           new SampleKernels.Chosen(ids, logprobs, ranks, errors),
           threads);
-      ids.download(outcome.ids());
-      logprobs.download(outcome.logprobs());
-      ranks.download(outcome.ranks());
-      errors.download(outcome.errors());
-      seen.download(outcome.seen());
+      ids.download(outcome.ids);
+      logprobs.download(outcome.logprobs);
+      ranks.download(outcome.ranks);
+      errors.download(outcome.errors);
+      seen.download(outcome.seen);
     }
     return outcome;
   }
@@ -456,8 +482,7 @@ class SampleKernelsTest {
     for (int id = 0; id < logits.length; id++) {
       // A score errs by 2^-23 of its size, a probability by that times itself. The sum errs by its
       // additions in a row: as many as a thread has ids, then 5 in the warp and 32 over warps.
-      double relative =
-          0x1p-23 * (Math.abs(logprobs[id]) + 24 + Math.ceilDiv(logits.length, 1024));
+      double relative = 0x1p-23 * (Math.abs(logprobs[id]) + 24 + Math.ceilDiv(logits.length, 1024));
       double expected = log ? logprobs[id] : Math.exp(logprobs[id]);
       double tolerance = log ? relative : expected * relative + 0x1p-126;
       assertEquals(expected, got[start + id], tolerance, "id " + id);
@@ -492,8 +517,7 @@ class SampleKernelsTest {
           "sample: logits has 100 elements, needs 125",
           () -> sample(logits, 5, 25, 25, four, chosen));
       assertRefused(
-          "sample: samples has 4 elements, needs 5",
-          () -> sample(logits, 5, 20, 20, four, chosen));
+          "sample: samples has 4 elements, needs 5", () -> sample(logits, 5, 20, 20, four, chosen));
       assertRefused(
           "sample: stride is 24, not between 25 and 2147483647",
           () -> sample(logits, 4, 25, 24, four, chosen));
