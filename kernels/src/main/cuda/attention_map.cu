@@ -58,7 +58,7 @@ __device__ __forceinline__ float row_score(
 // Grid (ceil(columns / 128), heads, rows), 128 threads, no shared memory.
 template <class T> __device__ __forceinline__ void map_rows(MAP_PARAMETERS(T)) {
   const int h = heads[blockIdx.y], row = first_row + blockIdx.z, first = blockIdx.x * 128 + (threadIdx.x & ~31);
-  if (first >= columns) return;
+  if ((int)blockIdx.z >= rows || first >= columns) return;
   const bool packed = flags & PACKED, half = flags & HALF;
   const Cell cell{scale, (flags & SCORES) != 0};
   const int4 segment = segment_of(segments, segment_count, row);

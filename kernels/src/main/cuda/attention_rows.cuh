@@ -5,16 +5,15 @@
 // ends with the score of one key: lane 8 g + i that of key 4 i + g. The order of every sum is fixed by the key and D alone.
 #pragma once
 #include <climits>
-#include <type_traits>
 
 #include "element.cuh"
 
 // The codes of Element in kernel parameters.
 enum { F32 = 0, F16 = 1, BF16 = 2 };
 
-template <class T> __device__ __forceinline__ constexpr int element_of() {
-  return sizeof(T) == 4 ? F32 : std::is_same<T, __half>::value ? F16 : BF16;
-}
+__device__ __forceinline__ constexpr int element_of(float) { return F32; }
+__device__ __forceinline__ constexpr int element_of(__half) { return F16; }
+__device__ __forceinline__ constexpr int element_of(__nv_bfloat16) { return BF16; }
 
 constexpr unsigned FULL_WARP = 0xffffffffu;
 constexpr float LOG2E = 1.4426950408889634f;

@@ -82,7 +82,7 @@ __device__ __forceinline__ void score_tile(
 #pragma unroll
       for (int e = 0; e < 4; e++) sQ[(c + e) * Br + (row ^ c)] = x[e];
       float k[4] = {};
-      if (row < keys && d < D) load4(K, (size_t)row * D + d, element_of<T>(), k);
+      if (row < keys && d < D) load4(K, (size_t)row * D + d, element_of(T{}), k);
 #pragma unroll
       for (int e = 0; e < 4; e++) sK[(c + e) * Bc + (row ^ c)] = k[e];
     }

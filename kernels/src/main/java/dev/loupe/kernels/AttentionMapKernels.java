@@ -53,15 +53,15 @@ public final class AttentionMapKernels {
   // qkv, K, lse, segments, heads, out, head stride; segment count, element of qkv, flags, first
   // row, rows, columns; H, D, sequences, capacity, scale
   private static final Parameter[] MAP_PARAMETERS = {
-    POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, LONG,
-    INT, INT, INT, INT, INT, INT, INT, INT, INT, INT, FLOAT
+    POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, LONG, INT, INT, INT, INT, INT, INT, INT,
+    INT, INT, INT, FLOAT
   };
 
   // qkv, K, lse, segments, heads, entropy, distance, top keys, top p; k, segment count, element of
   // qkv, flags, first row, rows; H, D, sequences, capacity, scale
   private static final Parameter[] STATS_PARAMETERS = {
-    POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER,
-    INT, INT, INT, INT, INT, INT, INT, INT, INT, INT, FLOAT
+    POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, INT, INT, INT,
+    INT, INT, INT, INT, INT, INT, INT, FLOAT
   };
 
   private final Gpu gpu;
@@ -187,17 +187,22 @@ public final class AttentionMapKernels {
    * Puts the map of a layer on the stream.
    *
    * @param out F32 or F16, written in full but for packed entries beyond the rows
-   * @throws IllegalArgumentException if a buffer is too small, closed or of another element, or the
-   *     layout does not fit the mask
+   * @throws GpuException if a buffer is too small, closed or of another element, or the layout does
+   *     not fit the mask
    */
   public void map(
-      Variant variant, Source source, Selection want, Cells cells, Layout layout, DeviceBuffer out) {
+      Variant variant,
+      Source source,
+      Selection want,
+      Cells cells,
+      Layout layout,
+      DeviceBuffer out) {
     Launch launch = launch(MAPS, variant);
     check(source, want);
     int columns = columns(layout, source.causal());
     long stride = headStride(layout, want.rows());
     if (out.element() != Element.F32 && out.element() != Element.F16) {
-      throw new IllegalArgumentException(
+      throw new GpuException(
           "a map as %s: maps are written as f32 or f16".formatted(out.element().suffix()));
     }
     AttentionArguments.buffer(gpu, "map", out, out.element(), entries(want.headCount(), stride));
@@ -229,7 +234,7 @@ public final class AttentionMapKernels {
   /**
    * Puts the statistics of a layer's rows on the stream.
    *
-   * @throws IllegalArgumentException if a buffer is too small, closed or of another element
+   * @throws GpuException if a buffer is too small, closed or of another element
    */
   public void statistics(Variant variant, Source source, Selection want, Statistics out) {
     Launch launch = launch(STATISTICS, variant);
@@ -273,7 +278,7 @@ public final class AttentionMapKernels {
   private void setRows(Launch launch, int at, Source source, Selection want, int flags) {
     launch
         .set(at, source.segmentCount())
-        .set(at + 1, activations.ordinal())
+        .set(at + 1, AttentionArguments.code(activations))
         .set(at + 2, flags)
         .set(at + 3, want.firstRow())
         .set(at + 4, want.rows());
@@ -290,7 +295,7 @@ public final class AttentionMapKernels {
 
   private Launch launch(List<Variant> family, Variant variant) {
     if (!family.contains(variant)) {
-      throw new IllegalArgumentException(
+      throw new GpuException(
           "%s %s is not one of %s %s"
               .formatted(
                   variant.family(),
@@ -309,7 +314,7 @@ public final class AttentionMapKernels {
 
   private void requireSupport(Variant variant) {
     if (!variant.supports(cache, gpu.computeCapability())) {
-      throw new IllegalArgumentException(
+      throw new GpuException(
           "%s %s has no kernel for %s on compute capability %.1f: it comes in %s from %.1f on"
               .formatted(
                   variant.family(),
@@ -320,7 +325,7 @@ public final class AttentionMapKernels {
                   variant.minComputeCapability() / 10.0));
     }
     if (variant.name().equals("v3") && activations != cache) {
-      throw new IllegalArgumentException(
+      throw new GpuException(
           "%s v3 takes q and the cache as the same element, not %s and %s"
               .formatted(variant.family(), activations.suffix(), cache.suffix()));
     }
@@ -350,7 +355,7 @@ public final class AttentionMapKernels {
       }
       case Layout.Packed(int maxKeys, long _) -> {
         if (!causal) {
-          throw new IllegalArgumentException(
+          throw new GpuException(
               "a packed map leaves out what lies above the diagonal: it needs the causal mask");
         }
         AttentionArguments.range("most keys of a row", maxKeys, 1, shape.capacity());
@@ -364,7 +369,7 @@ public final class AttentionMapKernels {
       case Layout.Dense(int columns) -> (long) rows * columns;
       case Layout.Packed(int _, long headStride) -> {
         if (headStride < rows) {
-          throw new IllegalArgumentException(
+          throw new GpuException(
               "packed heads %d entries apart: too few for %d rows".formatted(headStride, rows));
         }
         yield headStride;
@@ -376,7 +381,7 @@ public final class AttentionMapKernels {
     try {
       return Math.multiplyExact(heads, stride);
     } catch (ArithmeticException e) {
-      throw new IllegalArgumentException(
+      throw new GpuException(
           "a map of %d heads of %d entries: too large".formatted(heads, stride), e);
     }
   }

@@ -50,7 +50,7 @@ public final class DecodeAttention implements AutoCloseable {
    * @param activations element of qkv and y: f32, f16 or bf16
    * @param cache element of the keys and values: f32, f16 or bf16
    * @param maxRows most rows of a launch; memory for their partial results is taken here
-   * @throws IllegalArgumentException if the kernels do not come in such elements or sizes
+   * @throws GpuException if the kernels do not come in such elements or sizes
    * @throws GpuException if the kernels are missing or memory runs out
    */
   public DecodeAttention(
@@ -93,7 +93,8 @@ public final class DecodeAttention implements AutoCloseable {
             INT, // sequences
             INT, // capacity
             FLOAT); // scale
-    long blocks = Math.multiplyExact((long) maxRows * shape.heads(), (long) splits(shape.capacity()));
+    long blocks =
+        Math.multiplyExact((long) maxRows * shape.heads(), (long) splits(shape.capacity()));
     partial = gpu.allocate(Element.F32, Math.multiplyExact(blocks, shape.headSize()));
     try {
       ml = gpu.allocate(Element.F32, 2 * blocks);
@@ -131,7 +132,7 @@ public final class DecodeAttention implements AutoCloseable {
    * @param scale factor of q.k, positive
    * @param y [R, C], written
    * @param lse F32 [R, H], written: natural logarithm of the sum of exp(scale q.k)
-   * @throws IllegalArgumentException if a buffer is too small, closed or of another element
+   * @throws GpuException if a buffer is too small, closed or of another element
    */
   public void run(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
     check(rows, kv, scale, y, lse);
@@ -148,7 +149,7 @@ public final class DecodeAttention implements AutoCloseable {
         .set(4, rows.keys())
         .set(5, partial)
         .set(6, ml)
-        .set(7, activations.ordinal())
+        .set(7, AttentionArguments.code(activations))
         .set(8, d)
         .set(9, shape.sequences())
         .set(10, shape.capacity())
@@ -163,7 +164,7 @@ public final class DecodeAttention implements AutoCloseable {
         .set(4, y)
         .set(5, lse)
         .set(6, splits)
-        .set(7, activations.ordinal())
+        .set(7, AttentionArguments.code(activations))
         .set(8, d)
         .set(9, shape.sequences())
         .set(10, shape.capacity())

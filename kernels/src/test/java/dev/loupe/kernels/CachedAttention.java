@@ -26,7 +26,13 @@ final class CachedAttention {
    * @param spread standard deviation of the entries of q
    */
   CachedAttention(
-      CacheShape shape, Element activations, Element cache, int rows, int[] filled, float spread, long seed) {
+      CacheShape shape,
+      Element activations,
+      Element cache,
+      int rows,
+      int[] filled,
+      float spread,
+      long seed) {
     this.shape = shape;
     this.activations = activations;
     this.cache = cache;
@@ -170,7 +176,8 @@ final class CachedAttention {
     }
 
     double pError(int key, Element stored) {
-      return p[key] * (Math.expm1(exponentError(key)) + roundingOf(stored)) + (stored == Element.F16 ? 0x1p-25 : 1e-37);
+      return p[key] * (Math.expm1(exponentError(key)) + roundingOf(stored))
+          + (stored == Element.F16 ? 0x1p-25 : 1e-37);
     }
 
     double entropy() {

@@ -8,10 +8,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.Arrays;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
+@OnDevice
+@Tag("gpu")
 class DecodeAttentionTest {
   /** Lengths around a warp's 32 keys and a split's 128, and a free slot. */
   private static final int[] KEYS = {1, 7, 31, 33, 65, 0, 128, 129, 200, 513};
@@ -33,11 +37,19 @@ class DecodeAttentionTest {
   }
 
   /** What came back. */
-  private record Result(float[] y, float[] lse) {}
+  private static final class Result {
+    final float[] y;
+    final float[] lse;
+
+    Result(int rows, CacheShape shape) {
+      y = new float[rows * shape.width()];
+      lse = new float[rows * shape.heads()];
+    }
+  }
 
   private static CachedAttention problem(Element activations, Element cache, int d, float spread) {
     CacheShape shape = new CacheShape(3, 2, CAPACITY, d);
-    long seed = 100 + d;
+    long seed = 100L + d;
     return new CachedAttention(shape, activations, cache, KEYS.length, FILLED, spread, seed);
   }
 
@@ -46,14 +58,13 @@ class DecodeAttentionTest {
       CachedAttention a, int[] sequence, int[] keys, int from, int to, int maxKeys) {
     int n = to - from;
     int width = a.shape.width();
-    int heads = a.shape.heads();
-    try (DeviceBuffer qkv = gpu.allocate(a.activations, (long) n * 3 * width);
+    try (DeviceBuffer qkv = gpu.allocate(a.activations, 3L * n * width);
         DeviceBuffer k = gpu.allocate(a.cache, a.shape.elements());
         DeviceBuffer v = gpu.allocate(a.cache, a.shape.elements());
         DeviceBuffer s = gpu.allocate(Element.I32, n);
         DeviceBuffer l = gpu.allocate(Element.I32, n);
         DeviceBuffer y = gpu.allocate(a.activations, (long) n * width);
-        DeviceBuffer lse = gpu.allocate(Element.F32, (long) n * heads);
+        DeviceBuffer lse = gpu.allocate(Element.F32, (long) n * a.shape.heads());
         DecodeAttention decode = new DecodeAttention(gpu, a.shape, a.activations, a.cache, n)) {
       qkv.upload(Arrays.copyOfRange(a.qkv, from * 3 * width, to * 3 * width));
       k.upload(a.k);
@@ -68,7 +79,7 @@ class DecodeAttentionTest {
           a.scale,
           y,
           lse);
-      Result result = new Result(new float[n * width], new float[n * heads]);
+      Result result = new Result(n, a.shape);
       y.download(result.y);
       lse.download(result.lse);
       return result;
@@ -107,13 +118,24 @@ class DecodeAttentionTest {
 
   @ParameterizedTest
   @CsvSource({
-    "F32, F32, 8", "F32, F32, 64", "F32, F32, 80", "F32, F32, 128",
-    "F32, F16, 8", "F32, F16, 64", "F32, F16, 80", "F32, F16, 128",
-    "F32, BF16, 24", "F32, BF16, 64", "F32, BF16, 120",
-    "F16, F16, 64", "F16, F32, 40", "BF16, BF16, 64", "BF16, BF16, 72"
+    "F32, F32, 8",
+    "F32, F32, 64",
+    "F32, F32, 80",
+    "F32, F32, 128",
+    "F32, F16, 8",
+    "F32, F16, 64",
+    "F32, F16, 80",
+    "F32, F16, 128",
+    "F32, BF16, 24",
+    "F32, BF16, 64",
+    "F32, BF16, 120",
+    "F16, F16, 64",
+    "F16, F32, 40",
+    "BF16, BF16, 64",
+    "BF16, BF16, 72"
   })
   void equalsTheReference(Element activations, Element cache, int d) {
-    Emulator.forward();
+    Schedules.forward();
     CachedAttention a = problem(activations, cache, d, 1);
     compare(a, run(a, SEQUENCE, KEYS, 0, KEYS.length, CAPACITY));
   }
@@ -121,7 +143,7 @@ class DecodeAttentionTest {
   @ParameterizedTest
   @CsvSource({"F32", "F16", "BF16"})
   void standsLargeScores(Element cache) {
-    Emulator.forward();
+    Schedules.forward();
     CachedAttention a = problem(Element.F32, cache, 64, 30); // scores to beyond +-80
     compare(a, run(a, SEQUENCE, KEYS, 0, KEYS.length, CAPACITY));
   }
@@ -130,15 +152,15 @@ class DecodeAttentionTest {
   @CsvSource({"F32, 128", "F16, 64", "BF16, 80"})
   void bitsDependOnTheRowAlone(Element cache, int d) {
     CachedAttention a = problem(Element.F32, cache, d, 1);
-    Emulator.forward();
+    Schedules.forward();
     Result all = run(a, SEQUENCE, KEYS, 0, KEYS.length, CAPACITY);
-    for (Runnable schedule : Emulator.otherSchedules()) {
+    for (Runnable schedule : Schedules.others()) {
       schedule.run();
       Result again = run(a, SEQUENCE, KEYS, 0, KEYS.length, CAPACITY);
       assertArrayEquals(all.y, again.y);
       assertArrayEquals(all.lse, again.lse);
     }
-    Emulator.forward();
+    Schedules.forward();
     int width = a.shape.width();
     for (int row = 0; row < KEYS.length; row++) {
       Result one = run(a, SEQUENCE, KEYS, row, row + 1, Math.max(1, KEYS[row]));
@@ -150,7 +172,7 @@ class DecodeAttentionTest {
 
   @Test
   void rowsOutsideTheCacheAreNaNAndHarmNoOther() {
-    Emulator.forward();
+    Schedules.forward();
     CachedAttention a = problem(Element.F32, Element.F16, 64, 1);
     int maxKeys = 256;
     int[] sequence = {0, 3, -1, Integer.MIN_VALUE, 0, 0, 0, 0, 0, 1};
@@ -171,9 +193,9 @@ class DecodeAttentionTest {
   @Test
   void refusesWhatItCannotDo() {
     CacheShape shape = new CacheShape(1, 2, 16, 8);
-    assertMessage("12 wide", () -> new CacheShape(1, 2, 16, 12));
-    assertMessage("136 wide", () -> new CacheShape(1, 2, 16, 136));
-    assertMessage("0 sequences", () -> new CacheShape(0, 2, 16, 8));
+    assertShape("12 wide", () -> new CacheShape(1, 2, 16, 12));
+    assertShape("136 wide", () -> new CacheShape(1, 2, 16, 136));
+    assertShape("0 sequences", () -> new CacheShape(0, 2, 16, 8));
     assertMessage("i8", () -> new DecodeAttention(gpu, shape, Element.F32, Element.I8, 1));
     assertMessage("0, not in", () -> new DecodeAttention(gpu, shape, Element.F32, Element.F32, 0));
     try (DecodeAttention decode = new DecodeAttention(gpu, shape, Element.F32, Element.F16, 2);
@@ -189,11 +211,9 @@ class DecodeAttentionTest {
           "K of the cache holds f32",
           () -> decode.run(two, new DecodeAttention.Cache(floats, halves), 1, floats, floats));
       assertMessage(
-          "3, not in 0 .. 2",
-          () -> decode.run(row(floats, ints, 3, 16), kv, 1, floats, floats));
+          "3, not in 0 .. 2", () -> decode.run(row(floats, ints, 3, 16), kv, 1, floats, floats));
       assertMessage(
-          "17, not in 1 .. 16",
-          () -> decode.run(row(floats, ints, 2, 17), kv, 1, floats, floats));
+          "17, not in 1 .. 16", () -> decode.run(row(floats, ints, 2, 17), kv, 1, floats, floats));
       try (DeviceBuffer few = gpu.allocate(Element.F32, 3)) {
         assertMessage("lse has 3 elements, 1 too few", () -> decode.run(two, kv, 1, floats, few));
       }
@@ -207,8 +227,13 @@ class DecodeAttentionTest {
     return new DecodeAttention.Rows(qkv, ints, ints, n, max);
   }
 
-  private static void assertMessage(String part, org.junit.jupiter.api.function.Executable what) {
-    String message = assertThrows(IllegalArgumentException.class, what).getMessage();
+  private static void assertShape(String part, Executable what) {
+    Exception refused = assertThrows(IllegalArgumentException.class, what);
+    assertTrue(("" + refused.getMessage()).contains(part), refused.toString());
+  }
+
+  private static void assertMessage(String part, Runnable what) {
+    String message = Refusal.of(what);
     assertTrue(message.contains(part), message);
   }
 }
