@@ -123,8 +123,7 @@ class KernelImagesTest {
 
   private static String message(String source, int driver, int computeCapability) {
     return String.valueOf(
-        assertThrows(
-                GpuException.class, () -> KernelImages.load(source, driver, computeCapability))
+        assertThrows(GpuException.class, () -> KernelImages.load(source, driver, computeCapability))
             .getMessage());
   }
 }
