@@ -179,8 +179,8 @@ public final class CpuOps implements Ops {
   }
 
   /**
-   * Columns n0 .. n0 + n - 1 of many rows: the columns are packed once, then stay in the cache. What
-   * stands beyond column n of a tile is computed along and not stored.
+   * Columns n0 .. n0 + n - 1 of many rows: the columns are packed once, then stay in the cache.
+   * What stands beyond column n of a tile is computed along and not stored.
    */
   private static void multiply(
       Tensor x, Linear w, int n0, int n, Tensor out, boolean accumulate, Scratch s) {
