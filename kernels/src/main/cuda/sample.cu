@@ -133,6 +133,9 @@ __device__ int block_count(int n, Shared& s) {
 
 // ---- Selection by histograms of counts and of fixed-point masses: integers, whose sums have no order.
 
+// Scores are at most 0, so their bits as unsigned numbers rise as they fall; -0, to which a large
+// temperature rounds the smallest, comes after 0, as in the CPU's order.
+//
 // The tokens by falling score, then rising id, as digits of 11 bits at most: three of the score in fixed
 // point (evenly spread, so that few threads meet in one bin), three of its bits as a float (where fixed
 // point is too coarse), two of the id. A prefix of the digits is kept as wanted bits under a mask.
@@ -161,7 +164,6 @@ __device__ __forceinline__ unsigned width_mask(int level) {
 }
 
 __device__ __forceinline__ unsigned digit_of(int level, float score, int id) {
-  // scores are at most 0, so their bits as unsigned numbers rise as they fall
   const unsigned key = level < 3 ? fixed_point(score) : level < 6 ? __float_as_uint(score) : (unsigned)id;
   return key >> shift_of(level) & width_mask(level);
 }
@@ -227,15 +229,16 @@ __device__ __forceinline__ void choose_bin(bool first, double p, Shared& s) {
   __syncthreads();
 }
 
-// What is kept: scores of at least `least`, and those that do not come after (score, id).
+// What is kept: scores of at least `least`, and of those what does not come after a token, given by the
+// bits of its score and its id.
 struct Kept {
   float least;
-  float score;
-  int id;
+  unsigned bits, id;
 };
 
 __device__ __forceinline__ bool keeps(const Kept& k, float score, int id) {
-  return score >= k.least && (score > k.score || (score == k.score && id <= k.id));
+  const unsigned bits = __float_as_uint(score);
+  return score >= k.least && (bits < k.bits || (bits == k.bits && (unsigned)id <= k.id));
 }
 
 // The token at which the count of kept tokens, by falling score, reaches k, or their mass the share p of
@@ -455,14 +458,14 @@ extern "C" __global__ void __launch_bounds__(1024)
   row.max = best.value;
   if (error == 0 && best.id < 0) error = 2;
   if (error == 0 && temperature > 0) {
-    Kept kept = {-INFINITY, -INFINITY, 0x7fffffff};
+    Kept kept = {-INFINITY, 0xffffffffu, 0xffffffffu};
     if (top_k > 0 && top_k < n) {
       select_token<false>(row, kept, top_k, 0, s);
       kept.least = s.score;
     }
     if (top_p < 1) {
       select_token<true>(row, kept, 0, top_p, s);
-      kept.score = s.score;
+      kept.bits = __float_as_uint(s.score);
       kept.id = s.id;
     }
     kept.least = fmaxf(kept.least, least);

@@ -22,12 +22,14 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
     check.holds("x", x, map.in());
     if (x.element() != Element.F32 && (x.element() != map.weight().element())) {
       throw refusal(
-          check, "no kernel for x in %s and W in %s", x.element(), map.weight().element());
+          check,
+          "no kernel for x in %s and W in %s".formatted(x.element(), map.weight().element()));
     }
     DeviceBuffer target = epilogue.target();
     check.holds("out", target, map.outputs());
     if (target.element() != Element.F32 && target.element() != x.element()) {
-      throw refusal(check, "no kernel from x in %s to out in %s", x.element(), target.element());
+      throw refusal(
+          check, "no kernel from x in %s to out in %s".formatted(x.element(), target.element()));
     }
     apart(check, "x", x, "out", target);
     apart(check, "weight", map.weight(), "out", target);
@@ -44,15 +46,12 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
     if (map.outputs() != 3L * cache.width()) {
       throw refusal(
           check,
-          "%d outputs for q, k and v of %d heads of width %d, which are %d",
-          map.outputs(),
-          cache.heads(),
-          cache.headSize(),
-          3L * cache.width());
+          "%d outputs for q, k and v of %d heads of width %d, which are %d"
+              .formatted(map.outputs(), cache.heads(), cache.headSize(), 3L * cache.width()));
     }
     Element element = append.keys().element();
     if (!FLOATS.contains(element)) {
-      throw refusal(check, "no kernel for a cache in %s", element);
+      throw refusal(check, "no kernel for a cache in %s".formatted(element));
     }
     check.holds("keys", append.keys(), element, cache.elements());
     check.holds("values", append.values(), element, cache.elements());
@@ -67,14 +66,12 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
   private static void apart(
       BufferCheck check, String nameA, DeviceBuffer a, String nameB, DeviceBuffer b) {
     if (a.address() < b.address() + b.bytes() && b.address() < a.address() + a.bytes()) {
-      throw refusal(check, "%s and %s overlap", nameA, nameB);
+      throw refusal(check, "%s and %s overlap".formatted(nameA, nameB));
     }
   }
 
-  private static IllegalArgumentException refusal(
-      BufferCheck check, String format, Object... arguments) {
-    return new IllegalArgumentException(
-        check.operation() + ": " + String.format(format, arguments));
+  private static IllegalArgumentException refusal(BufferCheck check, String problem) {
+    return new IllegalArgumentException(check.operation() + ": " + problem);
   }
 
   /** Rows that all buffers hold, at most {@code most}. */

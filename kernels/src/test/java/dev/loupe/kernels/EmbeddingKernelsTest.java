@@ -11,6 +11,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
+@OnDevice
 class EmbeddingKernelsTest {
   private static final int VOCABULARY = 61;
   private static final int PLACES = 35;
@@ -19,7 +20,7 @@ class EmbeddingKernelsTest {
 
   @BeforeAll
   static void open() {
-    gpu = Gpu.open(0);
+    gpu = Emulator.open();
   }
 
   @AfterAll

@@ -11,6 +11,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
+@OnDevice
 class LayerNormKernelsTest {
   private static final float EPS = 1e-5f;
 
@@ -18,7 +19,7 @@ class LayerNormKernelsTest {
 
   @BeforeAll
   static void open() {
-    gpu = Gpu.open(0);
+    gpu = Emulator.open();
   }
 
   @AfterAll
@@ -38,6 +39,22 @@ class LayerNormKernelsTest {
           assertFollows(variant, in, out, rows, width);
         }
       }
+    }
+  }
+
+  @Test
+  void theOrderOfThreadsChangesNothing() {
+    try {
+      for (Runnable schedule : Emulator.otherSchedules()) {
+        schedule.run();
+        for (Variant variant : LayerNormKernels.VARIANTS) {
+          for (int width : new int[] {80, 600, 768}) {
+            assertFollows(variant, Element.F32, Element.F32, 7, width);
+          }
+        }
+      }
+    } finally {
+      Emulator.forward();
     }
   }
 

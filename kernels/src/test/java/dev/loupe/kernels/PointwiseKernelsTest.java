@@ -12,6 +12,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
+@OnDevice
 class PointwiseKernelsTest {
   private static final int[] LENGTHS = {1, 7, 8, 9, 200, 2047, 2048, 2049, 5000};
   private static final Element[] ELEMENTS = {Element.F32, Element.F16, Element.BF16};
@@ -21,7 +22,7 @@ class PointwiseKernelsTest {
 
   @BeforeAll
   static void open() {
-    gpu = Gpu.open(0);
+    gpu = Emulator.open();
     kernels = new PointwiseKernels(gpu);
   }
 

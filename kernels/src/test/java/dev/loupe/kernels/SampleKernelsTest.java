@@ -16,6 +16,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
+@OnDevice
 class SampleKernelsTest {
   private static final long SEED = 0x1234_5678_9abc_def0L;
   private static final SamplingOptions GREEDY = new SamplingOptions(0, 0, 1, 0, 1, SEED);
@@ -26,7 +27,7 @@ class SampleKernelsTest {
 
   @BeforeAll
   static void open() {
-    gpu = Gpu.open(0);
+    gpu = Emulator.open();
     kernels = new SampleKernels(gpu);
   }
 
@@ -184,12 +185,7 @@ class SampleKernelsTest {
       float[] logits = rows.logits[r];
       int expected =
           PlainSampler.choose(
-              logits,
-              rows.allowedOrAll(),
-              rows.seen[r],
-              options,
-              rows.sample(r),
-              rows.position(r));
+              logits, rows.allowedOrAll(), rows.seen[r], options, rows.sample(r), rows.position(r));
       String label = "%s, V = %d, row %d".formatted(options, logits.length, r);
       assertEquals(0, outcome.errors[r], label);
       assertEquals(expected, outcome.ids[r], label);
@@ -244,6 +240,29 @@ class SampleKernelsTest {
       assertArrayEquals(one.ids, other.ids);
       assertArrayEquals(one.ranks, other.ranks);
       assertArrayEquals(one.seen, other.seen);
+    }
+  }
+
+  @Test
+  void theOrderOfThreadsChangesNothing() {
+    Rows rows = restricted(kinds(1000), new Random(2));
+    try {
+      for (Runnable schedule : Emulator.otherSchedules()) {
+        for (SamplingOptions options : List.of(GREEDY, PLAIN, options().get(18))) {
+          Emulator.forward();
+          Outcome forward = sample(options, rows, 128);
+          schedule.run();
+          Outcome other = sample(options, rows, 128);
+          assertArrayEquals(forward.ids, other.ids);
+          assertArrayEquals(forward.logprobs, other.logprobs);
+          assertArrayEquals(forward.ranks, other.ranks);
+          assertArrayEquals(forward.seen, other.seen);
+          assertDraws(options, rows);
+        }
+        softmaxAndItsLogFollowTheDefinition(1000);
+      }
+    } finally {
+      Emulator.forward();
     }
   }
 
@@ -328,8 +347,7 @@ class SampleKernelsTest {
     int vocabulary = rows.vocabulary();
     int words = Math.ceilDiv(vocabulary, 32);
     int stride = vocabulary + 3;
-    Outcome outcome =
-        new Outcome(n, words);
+    Outcome outcome = new Outcome(n, words);
     try (DeviceBuffer logits = upload(rows.logits, stride);
         DeviceBuffer allowed = gpu.allocate(Element.I32, words);
         DeviceBuffer seen = gpu.allocate(Element.I32, (long) n * words);
