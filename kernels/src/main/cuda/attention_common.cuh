@@ -29,31 +29,37 @@ struct Prefill {
 // One segment as one head sees it. Rows count from the segment's first.
 template <class E>
 struct HeadSegment {
-  const E* Q;  // [rows, D], rows 3C apart
-  const E* K;  // [keyCount, D]
-  const E* V;  // [keyCount, D]
-  E* O;        // [rows, D], rows C apart
-  float* lse;  // [rows], H apart
-  int rows, firstPosition, keyCount, queryStride, outputStride;
+  const Prefill<E>& p;
+  const int h, firstRow, rows, firstPosition, keyCount;
+  const size_t cache;  // of the sequence's first key, in elements
 
-  __device__ __forceinline__ HeadSegment(const Prefill<E>& p, int segment, int h) {
-    const int4 s = p.segments[segment];
-    const size_t cache = ((size_t)s.z * p.H + h) * p.capacity * p.D;
-    rows = s.y;
-    firstPosition = s.w;
-    keyCount = s.w + s.y;
-    outputStride = p.H * p.D;
-    queryStride = 3 * outputStride;
-    Q = p.qkv + (size_t)s.x * queryStride + h * p.D;
-    K = p.keys + cache;
-    V = p.values + cache;
-    O = p.y + (size_t)s.x * outputStride + h * p.D;
-    lse = p.lse + (size_t)s.x * p.H + h;
+  __device__ __forceinline__ HeadSegment(const Prefill<E>& p, const int4& s, int h)
+      : p(p),
+        h(h),
+        firstRow(s.x),
+        rows(s.y),
+        firstPosition(s.w),
+        keyCount(s.w + s.y),
+        cache(((size_t)s.z * p.H + h) * p.capacity * p.D) {}
+
+  __device__ __forceinline__ const E* q(int row) const {  // [D]
+    return p.qkv + ((size_t)(firstRow + row) * (3 * p.H) + h) * p.D;
   }
-
+  __device__ __forceinline__ const E* k(int key) const {  // [keyCount - key, D]
+    return p.keys + cache + (size_t)key * p.D;
+  }
+  __device__ __forceinline__ const E* v(int key) const {  // [keyCount - key, D]
+    return p.values + cache + (size_t)key * p.D;
+  }
+  __device__ __forceinline__ E* o(int row) const {  // [D]
+    return p.y + ((size_t)(firstRow + row) * p.H + h) * p.D;
+  }
+  __device__ __forceinline__ float& lse(int row) const {
+    return p.lse[(size_t)(firstRow + row) * p.H + h];
+  }
   // The number of keys that a row may look at.
-  __device__ __forceinline__ int visible(int row, int causal) const {
-    return causal ? min(firstPosition + row + 1, keyCount) : keyCount;
+  __device__ __forceinline__ int visible(int row) const {
+    return p.causal ? min(firstPosition + row + 1, keyCount) : keyCount;
   }
 };
 

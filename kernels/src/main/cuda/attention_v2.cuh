@@ -7,7 +7,7 @@
 // Changed from version 1: one kernel, no scratch, a row's work spread over 32 lanes.
 // Limits: K and V are read once per row, from cache at best; no reuse between rows, and a lane reads
 //   a K row of its own, so its loads do not coalesce.
-// D a multiple of 8 up to 128. Gain: not yet measured.
+// D a multiple of 8 up to 128. Registers (sm_80): see resources.tsv, no spills. Gain: not yet measured.
 #pragma once
 #include "attention_common.cuh"
 
@@ -16,24 +16,22 @@ template <class E>
 __device__ __forceinline__ void attention_v2(const Prefill<E>& prefill) {
   DYN_SMEM(smem);
   const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, D = prefill.D;
-  const HeadSegment<E> a(prefill, blockIdx.z, blockIdx.y);
+  const HeadSegment<E> a(prefill, prefill.segments[blockIdx.z], blockIdx.y);
   const int row = blockIdx.x * 4 + warp;
   if (row >= a.rows) return;  // the whole warp; nobody waits for it
   float* q = reinterpret_cast<float*>(smem) + warp * (D + 32);  // [D], scaled
   float* p = q + D;                                             // [32]
-  for (int d = lane; d < D; d += 32) {
-    q[d] = prefill.scale * load(a.Q + (size_t)row * a.queryStride + d);
-  }
+  for (int d = lane; d < D; d += 32) q[d] = prefill.scale * load(a.q(row) + d);
   __syncwarp();
 
-  const int visible = a.visible(row, prefill.causal);
+  const int visible = a.visible(row);
   float m = -INFINITY, l = 0.f;
   float o[4] = {0.f, 0.f, 0.f, 0.f};  // columns lane, lane + 32, ..
   for (int key0 = 0; key0 < visible; key0 += 32) {
     float s = -INFINITY;
     if (key0 + lane < visible) {
       s = 0.f;
-      const E* k = a.K + (size_t)(key0 + lane) * D;
+      const E* k = a.k(key0 + lane);
       for (int d = 0; d < D; d += 4) {
         const float4 x = *reinterpret_cast<const float4*>(q + d), y = load4(k + d);
         s += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
@@ -52,18 +50,18 @@ __device__ __forceinline__ void attention_v2(const Prefill<E>& prefill) {
       const int d = lane + 32 * c;
       if (d < D) {
         o[c] *= shrink;
-        for (int j = 0; j < count; j++) o[c] += p[j] * load(a.V + (size_t)(key0 + j) * D + d);
+        for (int j = 0; j < count; j++) o[c] += p[j] * load(a.v(key0 + j) + d);
       }
     }
-    __syncwarp();
+    __syncwarp();  // a shuffle orders no memory: p is read before it is written again
   }
   l = warp_sum(l);
 #pragma unroll
   for (int c = 0; c < 4; c++) {
     const int d = lane + 32 * c;
-    if (d < D) store(a.O + (size_t)row * a.outputStride + d, o[c] / l);
+    if (d < D) store(a.o(row) + d, o[c] / l);
   }
-  if (lane == 0) a.lse[(size_t)row * prefill.H] = m + logf(l);
+  if (lane == 0) a.lse(row) = m + logf(l);
 }
 
 #define ATTENTION_V2(E, element)                                                              \

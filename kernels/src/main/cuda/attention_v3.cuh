@@ -56,20 +56,20 @@ __device__ __forceinline__ void attention_v3(const Prefill<E>& prefill) {
   float* sV = sK + Bc * QK;                    // [Bc, DMAX]
   float* sP = sV + Bc * DMAX;                  // [Br, PS]
 
-  const HeadSegment<E> a(prefill, blockIdx.z, blockIdx.y);
+  const HeadSegment<E> a(prefill, prefill.segments[blockIdx.z], blockIdx.y);
   const int firstRow = (gridDim.x - 1 - blockIdx.x) * Br;  // the longest rows start first
   if (firstRow >= a.rows) return;
   const int D = prefill.D, tx = threadIdx.x & 7, ty = threadIdx.x >> 3;
   const int rows = min(Br, a.rows - firstRow);
-  const int visible = a.visible(firstRow + rows - 1, prefill.causal);
+  const int visible = a.visible(firstRow + rows - 1);
 
-  load_tile<E, Br, DMAX, QK>(sQ, a.Q + (size_t)firstRow * a.queryStride, a.queryStride, rows, D,
-                             prefill.scale);
+  const int queryStride = 3 * prefill.H * D;
+  load_tile<E, Br, DMAX, QK>(sQ, a.q(firstRow), queryStride, rows, D, prefill.scale);
   int limit[4];  // keys that this thread's rows ty * 4 + i may look at
   float m[4], l[4], o[4][DMAX / 8];
 #pragma unroll
   for (int i = 0; i < 4; i++) {
-    limit[i] = a.visible(firstRow + ty * 4 + i, prefill.causal);
+    limit[i] = a.visible(firstRow + ty * 4 + i);
     m[i] = -INFINITY;
     l[i] = 0.f;
 #pragma unroll
@@ -78,8 +78,8 @@ __device__ __forceinline__ void attention_v3(const Prefill<E>& prefill) {
 
   for (int key0 = 0; key0 < visible; key0 += Bc) {
     __syncthreads();  // everyone is done with the tile before
-    load_tile<E, Bc, DMAX, QK>(sK, a.K + (size_t)key0 * D, D, a.keyCount - key0, D, 1.f);
-    load_tile<E, Bc, DMAX, DMAX>(sV, a.V + (size_t)key0 * D, D, a.keyCount - key0, D, 1.f);
+    load_tile<E, Bc, DMAX, QK>(sK, a.k(key0), D, a.keyCount - key0, D, 1.f);
+    load_tile<E, Bc, DMAX, DMAX>(sV, a.v(key0), D, a.keyCount - key0, D, 1.f);
     __syncthreads();
 
     // S = Q K^T: rows ty * 4 + i, keys tx + 8 * j.
@@ -154,14 +154,14 @@ __device__ __forceinline__ void attention_v3(const Prefill<E>& prefill) {
 #pragma unroll
     for (int c = 0; c < DMAX / 32; c++) {
       const int d = 32 * c + tx * 4;
-      if (d < D) store4(a.O + (size_t)row * a.outputStride + d, o[i] + 4 * c, 1.f / l[i]);
+      if (d < D) store4(a.o(row) + d, o[i] + 4 * c, 1.f / l[i]);
     }
-    if (tx == 0) a.lse[(size_t)row * prefill.H] = m[i] + logf(l[i]);
+    if (tx == 0) a.lse(row) = m[i] + logf(l[i]);
   }
 }
 
 #define ATTENTION_V3(E, element, DMAX)                                    \
-  extern "C" __global__ void __launch_bounds__(128)                       \
+  extern "C" __global__ void __launch_bounds__(128, DMAX <= 64 ? 3 : 2)   \
       attention_v3_d##DMAX##_##element(PREFILL_PARAMETERS(E)) {           \
     attention_v3<E, DMAX>(PREFILL(E));                                    \
   }                                                                       \

@@ -36,15 +36,22 @@ __device__ __forceinline__ unsigned swizzled(unsigned row, unsigned chunk) {
   return row * (DMAX * 2) + ((chunk ^ (row / (8 / w) & (w - 1))) << 4);
 }
 
-// Starts copying a tile of BC keys, zeros beyond `valid` rows and beyond D. 128 threads.
+// Starts copying a tile of BC keys, zeros beyond `valid` rows and beyond D. 128 threads; up to 8
+// neighbours share a row, and what a thread copies lies at fixed distances in shared memory.
 template <class E, int BC, int DMAX>
 __device__ __forceinline__ void copy_tile(unsigned char* dst, const E* src, int valid, int D) {
-  constexpr unsigned N = DMAX / 8;
+  constexpr int N = DMAX / 8, G = N < 8 ? N : 8, ROWS = 128 / G;
+  const int row = threadIdx.x / G, chunk = threadIdx.x % G;
 #pragma unroll
-  for (unsigned n = 0; n < BC * N / 128; n++) {
-    const unsigned i = threadIdx.x + n * 128, row = i / N, chunk = i % N;
-    const bool ok = (int)row < valid && (int)chunk * 8 < D;
-    cp_async16(dst + swizzled<DMAX>(row, chunk), ok ? src + (size_t)row * D + chunk * 8 : src, ok);
+  for (int c = 0; c < N; c += G) {
+    if (c + chunk >= N) continue;
+    unsigned char* to = dst + swizzled<DMAX>(row, c + chunk);
+    const E* from = src + (size_t)row * D + (c + chunk) * 8;
+#pragma unroll
+    for (int r = 0; r < BC; r += ROWS) {
+      const bool ok = row + r < valid && (c + chunk) * 8 < D;
+      cp_async16(to + r * (DMAX * 2), ok ? from + (size_t)r * D : src, ok);
+    }
   }
 }
 
@@ -54,14 +61,13 @@ struct QueryTile {
   static constexpr int STEPS = DMAX / 16;
   unsigned q[STEPS][4];
   float o[DMAX / 8][4], m[2], l[2];  // m before scaling
-  int row[2], limit[2];              // rows g and g + 8; the keys that they may look at
+  int row;  // its first row; the other is row + 8
 
-  __device__ __forceinline__ void load(const HeadSegment<E>& a, int firstRow, int D, int causal) {
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
+  __device__ __forceinline__ void load(const HeadSegment<E>& a, int firstRow) {
+    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3, D = a.p.D;
+    row = firstRow + g;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      row[i] = firstRow + g + 8 * i;
-      limit[i] = a.visible(row[i], causal);
       m[i] = -INFINITY;
       l[i] = 0.f;
     }
@@ -69,9 +75,8 @@ struct QueryTile {
     for (int ks = 0; ks < STEPS; ks++)
 #pragma unroll
       for (int e = 0; e < 4; e++) {
-        const int r = row[e & 1], d = ks * 16 + (e >> 1) * 8 + t * 2;
-        const E* p = a.Q + (size_t)r * a.queryStride + d;
-        q[ks][e] = r < a.rows && d < D ? *reinterpret_cast<const unsigned*>(p) : 0;
+        const int r = row + 8 * (e & 1), d = ks * 16 + (e >> 1) * 8 + t * 2;
+        q[ks][e] = r < a.rows && d < D ? *reinterpret_cast<const unsigned*>(a.q(r) + d) : 0;
       }
 #pragma unroll
     for (int n = 0; n < DMAX / 8; n++)
@@ -79,8 +84,11 @@ struct QueryTile {
       for (int e = 0; e < 4; e++) o[n][e] = 0.f;
   }
 
-  __device__ __forceinline__ void mask(float (&s)[Bc / 8][4], int key0) const {
+  __device__ __forceinline__ void mask(float (&s)[Bc / 8][4], const HeadSegment<E>& a,
+                                       int key0) const {
     const int t = threadIdx.x & 3;
+    const int limit[2] = {a.visible(row), a.visible(row + 8)};
+    if (key0 + Bc <= limit[0]) return;
 #pragma unroll
     for (int n = 0; n < Bc / 8; n++)
 #pragma unroll
@@ -118,24 +126,24 @@ struct QueryTile {
     }
   }
 
-  __device__ __forceinline__ void store(const HeadSegment<E>& a, int D, int H, float scaleLog2) {
+  __device__ __forceinline__ void store(const HeadSegment<E>& a, float scaleLog2) {
     const int t = threadIdx.x & 3;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       l[i] += __shfl_xor_sync(0xffffffffu, l[i], 1);
       l[i] += __shfl_xor_sync(0xffffffffu, l[i], 2);
-      if (row[i] >= a.rows) continue;
-      E* O = a.O + (size_t)row[i] * a.outputStride + t * 2;
+      if (row + 8 * i >= a.rows) continue;
+      E* O = a.o(row + 8 * i) + t * 2;
       const float inverse = 1.f / l[i];
 #pragma unroll
       for (int n = 0; n < DMAX / 8; n++) {
-        if (n * 8 < D) {
+        if (n * 8 < a.p.D) {
           *reinterpret_cast<unsigned*>(O + n * 8) =
               pack(o[n][2 * i] * inverse, o[n][2 * i + 1] * inverse, E{});
         }
       }
       const float log2Sum = m[i] * scaleLog2 + log2f(l[i]);
-      if (t == 0) a.lse[(size_t)row[i] * H] = log2Sum * 0.6931471805599453f;  // ln 2
+      if (t == 0) a.lse(row + 8 * i) = log2Sum * 0.6931471805599453f;  // ln 2
     }
   }
 };
@@ -145,37 +153,33 @@ struct QueryTile {
 template <class E, int DMAX, int TILES>
 __device__ __forceinline__ void attention_v4(const Prefill<E>& prefill) {
   constexpr int Br = 64 * TILES, Bc = 64, BYTES = Bc * DMAX * 2;
-  DYN_SMEM(smem);
-  unsigned char *sK = smem, *sV = smem + 2 * BYTES;  // two buffers of [Bc, DMAX] each
+  DYN_SMEM(smem);  // two buffers, each K [Bc, DMAX] and V [Bc, DMAX]
   const unsigned warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
   const unsigned matrix = lane >> 3, matrixRow = lane & 7;  // what this lane points ldmatrix to
-  const HeadSegment<E> a(prefill, blockIdx.z, blockIdx.y);
+  const HeadSegment<E> a(prefill, prefill.segments[blockIdx.z], blockIdx.y);
   const int firstRow = (gridDim.x - 1 - blockIdx.x) * Br;  // the longest rows start first
   if (firstRow >= a.rows) return;
-  const int D = prefill.D, causal = prefill.causal;
-  const int visible = a.visible(min(firstRow + Br, a.rows) - 1, causal);
+  const int visible = a.visible(min(firstRow + Br, a.rows) - 1);
 
   auto copy = [&](int key0) {
-    const int buffer = key0 / Bc & 1;
-    copy_tile<E, Bc, DMAX>(sK + buffer * BYTES, a.K + (size_t)key0 * D, a.keyCount - key0, D);
-    copy_tile<E, Bc, DMAX>(sV + buffer * BYTES, a.V + (size_t)key0 * D, a.keyCount - key0, D);
+    unsigned char* k = smem + (key0 / Bc & 1) * (2 * BYTES);
+    copy_tile<E, Bc, DMAX>(k, a.k(key0), a.keyCount - key0, prefill.D);
+    copy_tile<E, Bc, DMAX>(k + BYTES, a.v(key0), a.keyCount - key0, prefill.D);
     cp_async_commit();
   };
   copy(0);
 
   const int warpRow = firstRow + (int)warp * 16 * TILES;
-  const int warpLimit = a.visible(warpRow, causal);
   const float scaleLog2 = prefill.scale * 1.4426950408889634f;  // exp(x) = exp2(x log2(e))
   QueryTile<E, DMAX, Bc> rows[TILES];
 #pragma unroll
-  for (int i = 0; i < TILES; i++) rows[i].load(a, warpRow + 16 * i, D, causal);
+  for (int i = 0; i < TILES; i++) rows[i].load(a, warpRow + 16 * i);
 
   for (int key0 = 0; key0 < visible; key0 += Bc) {
     cp_async_wait<0>();
     __syncthreads();  // this tile is there for all, and all are done with the one before
     if (key0 + Bc < visible) copy(key0 + Bc);
-    const unsigned char* k = sK + (key0 / Bc & 1) * BYTES;
-    const unsigned char* v = sV + (key0 / Bc & 1) * BYTES;
+    const unsigned char *k = smem + (key0 / Bc & 1) * (2 * BYTES), *v = k + BYTES;
 
     // S = Q K^T
     float s[TILES][Bc / 8][4] = {};
@@ -195,7 +199,7 @@ __device__ __forceinline__ void attention_v4(const Prefill<E>& prefill) {
 
 #pragma unroll
     for (int i = 0; i < TILES; i++) {
-      if (key0 + Bc > warpLimit) rows[i].mask(s[i], key0);
+      rows[i].mask(s[i], a, key0);
       rows[i].softmax(s[i], scaleLog2);
     }
 
@@ -224,14 +228,17 @@ __device__ __forceinline__ void attention_v4(const Prefill<E>& prefill) {
     }
   }
 #pragma unroll
-  for (int i = 0; i < TILES; i++) rows[i].store(a, D, prefill.H, scaleLog2);
+  for (int i = 0; i < TILES; i++) rows[i].store(a, scaleLog2);
 }
 
-#define ATTENTION_TENSOR(version, E, element, DMAX, TILES)                     \
-  extern "C" __global__ void __launch_bounds__(128, DMAX * TILES <= 64 ? 4 : DMAX * TILES <= 96 ? 3 : 2) \
-      attention_##version##_d##DMAX##_##element(PREFILL_PARAMETERS(E)) {       \
-    attention_v4<E, DMAX, TILES>(PREFILL(E));                                  \
-  }                                                                            \
+// As many blocks on a multiprocessor as the registers allow without spilling.
+constexpr int tensor_blocks(int width) { return width <= 32 ? 4 : width <= 64 ? 3 : 2; }
+
+#define ATTENTION_TENSOR(version, E, element, DMAX, TILES)                       \
+  extern "C" __global__ void __launch_bounds__(128, tensor_blocks(DMAX * TILES)) \
+      attention_##version##_d##DMAX##_##element(PREFILL_PARAMETERS(E)) {         \
+    attention_v4<E, DMAX, TILES>(PREFILL(E));                                    \
+  }                                                                              \
   EXPORT_KERNEL(attention_##version##_d##DMAX##_##element)
 #define ATTENTION_V4(E, element)                 \
   ATTENTION_TENSOR(v4, E, element, 16, 1)        \
