@@ -31,12 +31,14 @@ void async_copy(void* shared, const void* global, bool valid, Site site) {
     kernel_copy16(shared, global, valid);
   } else {
     kernel_poison16(shared);
+    RuntimeScope scope(t.fiber);
     t.copies.copies.push_back({shared, global, valid});
   }
 }
 
 void async_commit(Site site) {
   CudaThread& t = running();
+  RuntimeScope scope(t.fiber);
   t.site = site;
   t.copies.group_ends.push_back(t.copies.copies.size());
 }
@@ -50,6 +52,7 @@ void async_wait(int pending, Site site) {
       kernel_copy16(c.copies[c.done].shared, c.copies[c.done].global, c.copies[c.done].valid);
     }
   }
+  RuntimeScope scope(t.fiber);
   if (c.done == c.copies.size() && c.groups_done == c.group_ends.size()) c.clear();
 }
 

@@ -3,6 +3,8 @@
 #   build.sh OUTDIR [rel|harness|asan|tsan]
 # rel: OUTDIR/libcuda.so.1, the stand-in driver, for the loader path of the JVM
 # others: OUTDIR/harness, the C++ tests, plain or under AddressSanitizer with UBSan, or under ThreadSanitizer
+#   build.sh OUTDIR harness|asan|tsan KERNELS.cu PROGRAM
+# links PROGRAM from the objects in OUTDIR, with the kernels of this one file instead (for the mutation check)
 # Only what has changed is compiled again. Environment: CXX, CUDA_SOURCES (folder with the .cu files), EMU_FLAGS
 # (more compiler flags), EMU_JOBS (compilers at once, 2).
 set -euo pipefail
@@ -14,7 +16,8 @@ cxx=${CXX:-g++}
 jobs=${EMU_JOBS:-2}
 mkdir -p "$out"
 
-flags=(-std=c++17 -g -fPIC -fvisibility=hidden "-I$here" "-I$sources" "-I$here/../../main/cuda")
+flags=(-std=c++17 -g -fPIC -fvisibility=hidden "-fmacro-prefix-map=$here/=" "-fmacro-prefix-map=$sources/="
+  "-I$here" "-I$sources" "-I$here/../../main/cuda")
 # one instruction set on every x86-64 machine (with the fast half conversions), so results do not depend on which
 [ "$(uname -m)" = x86_64 ] && flags+=(-march=x86-64-v3)
 runtime=(-Wall -Wextra -Werror)
@@ -31,7 +34,10 @@ flags+=("${more[@]}")
 
 # Changed flags mean other objects.
 stamp="$cxx ${flags[*]} ${runtime[*]} ${kernel[*]}"
-[ "$(cat "$out/flags" 2>/dev/null || true)" = "$stamp" ] || { rm -f "$out"/*.o "$out"/*.d; echo "$stamp" >"$out/flags"; }
+if [ $# -ne 4 ] && [ "$(cat "$out/flags" 2>/dev/null)" != "$stamp" ]; then
+  rm -f "$out"/*.o "$out"/*.d
+  echo "$stamp" >"$out/flags"
+fi
 
 # True if the object is older than a file it was made from. The .d file is make's form, written by the compiler.
 stale() {
@@ -54,6 +60,17 @@ compile_cu() {  # SOURCE OBJECT FLAGS...
   printf '#include "gpu.cuh"\nnamespace family_%s {\n#include "%s"\n}\n' "$name" "$source" |
     "$cxx" "${flags[@]}" "$@" -MMD -MF "${object%.o}.d" -MT "$object" -x c++ -c - -o "$object"
 }
+
+link=()
+[ "$mode" = asan ] && link+=(-fsanitize=address,undefined)
+[ "$mode" = tsan ] && link+=(-fsanitize=thread)
+if [ $# -eq 4 ]; then
+  compile_cu "$3" "$4.o" "${kernel[@]}"
+  others=()
+  for object in "$out"/*.o; do [[ $object == *.cu.o ]] || others+=("$object"); done
+  "$cxx" "${link[@]}" "$4.o" "${others[@]}" -o "$4" -lpthread
+  exit
+fi
 
 objects=() harness=() pids=()
 failed=0
@@ -96,9 +113,6 @@ newer_than() {  # TARGET OBJECTS...
   for object in "$@"; do [ "$object" -nt "$target" ] && return 0; done
   return 1
 }
-link=()
-[ "$mode" = asan ] && link+=(-fsanitize=address,undefined)
-[ "$mode" = tsan ] && link+=(-fsanitize=thread)
 if [ "$mode" = rel ] && newer_than "$out/libcuda.so.1" "${objects[@]}"; then
   "$cxx" -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs "${objects[@]}" -o "$out/libcuda.so.1.new" -lpthread
   mv "$out/libcuda.so.1.new" "$out/libcuda.so.1"  # a JVM may have the old one open

@@ -28,6 +28,7 @@ int extra_wavefronts(const uint32_t* offsets, int count) {
 // the warp. That is what a GPU does as long as the lanes have not diverged.
 void note_shared_access(const void* p, Site site) {
   CudaThread& t = running();
+  RuntimeScope scope(t.fiber);
   t.site = site;
   Warp& warp = t.block->warps[t.warp];
   SharedAccesses* at = nullptr;

@@ -13,6 +13,10 @@
 #include <sanitizer/tsan_interface.h>
 extern "C" void __tsan_acquire(void*);
 extern "C" void __tsan_release(void*);
+extern "C" void AnnotateIgnoreReadsBegin(const char*, int);
+extern "C" void AnnotateIgnoreReadsEnd(const char*, int);
+extern "C" void AnnotateIgnoreWritesBegin(const char*, int);
+extern "C" void AnnotateIgnoreWritesEnd(const char*, int);
 #endif
 
 namespace emu {
@@ -30,6 +34,14 @@ void fiber_create(Fiber& fiber) {
   mprotect(mapped, PAGE, PROT_NONE);
   fiber.stack = static_cast<char*>(mapped) + PAGE;
 #ifdef EMU_TSAN
+  fiber.tsan_fiber = __tsan_create_fiber(0);
+#endif
+}
+
+void fiber_renew(Fiber& fiber) {
+  (void)fiber;
+#ifdef EMU_TSAN
+  __tsan_destroy_fiber(fiber.tsan_fiber);
   fiber.tsan_fiber = __tsan_create_fiber(0);
 #endif
 }
@@ -111,10 +123,31 @@ void fiber_switch(Fiber& from, Fiber& to, bool ends) {
 #endif
 }
 
-void fiber_entered() {
+static void ignore_end() {
+#ifdef EMU_TSAN
+  AnnotateIgnoreWritesEnd("", 0);
+  AnnotateIgnoreReadsEnd("", 0);
+#endif
+}
+
+void fiber_entered(Fiber& fiber) {
 #ifdef EMU_ASAN
   __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
 #endif
+  for (; fiber.in_runtime > 0; fiber.in_runtime--) ignore_end();  // of a run that was dropped
+}
+
+RuntimeScope::RuntimeScope(Fiber& fiber) : fiber(fiber) {
+  fiber.in_runtime++;
+#ifdef EMU_TSAN
+  AnnotateIgnoreReadsBegin("", 0);
+  AnnotateIgnoreWritesBegin("", 0);
+#endif
+}
+
+RuntimeScope::~RuntimeScope() {
+  fiber.in_runtime--;
+  ignore_end();
 }
 
 void tsan_release(void* tag) {

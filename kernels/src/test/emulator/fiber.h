@@ -20,6 +20,7 @@ struct Fiber {
 #endif
   void* asan_fake_stack = nullptr;
   void* tsan_fiber = nullptr;
+  int in_runtime = 0;  // RuntimeScopes open on this fiber
 };
 
 /** Gives the fiber a stack, with a guard page below it. */
@@ -28,12 +29,28 @@ void fiber_create(Fiber& fiber);
 void fiber_adopt(Fiber& host);
 /** The next switch to this fiber starts entry on an empty stack; whatever it was doing is dropped. */
 void fiber_prepare(Fiber& fiber, void (*entry)());
+/** Lets TSan forget what calls a dropped fiber stood in. */
+void fiber_renew(Fiber& fiber);
 /** Leaves `from`, continues `to`; returns when someone switches to `from`. ends: `from` will not be continued. */
 void fiber_switch(Fiber& from, Fiber& to, bool ends);
 /** To be called first thing in entry. */
-void fiber_entered();
+void fiber_entered(Fiber& fiber);
 /** For TSan: what happened before release(tag) is ordered before what follows acquire(tag). Else nothing. */
 void tsan_release(void* tag);
 void tsan_acquire(void* tag);
+
+/**
+ * While one is open, TSan does not look at what the fiber does: the emulator's own lists pass from fiber to fiber
+ * without barriers. The emulator is not instrumented, but malloc, free and memcpy are TSan's even so.
+ */
+class RuntimeScope {
+ public:
+  explicit RuntimeScope(Fiber& fiber);
+  ~RuntimeScope();
+  RuntimeScope(const RuntimeScope&) = delete;
+
+ private:
+  Fiber& fiber;
+};
 
 }  // namespace emu

@@ -4,7 +4,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
 
 #include "fault.h"
@@ -31,7 +30,8 @@ struct Scheduler {
   size_t in_grid_barrier = 0;
   unsigned long idle_spins = 0;  // spins since a thread did anything else
   std::string error;
-  char launch_tag, end_tag, grid_tag, fence_tag;  // TSan's
+  char launch_tag, end_tag, fence_tag;  // TSan's
+  Tags grid_tags;
 };
 Scheduler s;
 
@@ -116,6 +116,7 @@ void open_barriers(Block& block) {
       count += t->value != 0;
     }
     block.waiting[id] = 0;
+    block.tags[id].generation++;
     for (CudaThread* t : there) {
       t->value = t->reduce == Reduce::count ? count : t->reduce == Reduce::any ? count > 0 : count == expected;
       make_ready(t);
@@ -125,15 +126,23 @@ void open_barriers(Block& block) {
 }
 
 void thread_main() {
-  fiber_entered();
+  fiber_entered(s.running->fiber);
   tsan_acquire(&s.launch_tag);
   s.launch->call(s.launch->parameters);
   tsan_release(&s.end_tag);
   CudaThread& t = *s.running;
+  RuntimeScope scope(t.fiber);
   t.state = State::exited;
   s.idle_spins = 0;
-  t.block->warps[t.warp].exited |= 1u << t.view.lane;
   t.block->live--;
+  Warp& warp = t.block->warps[t.warp];
+  warp.exited |= 1u << t.view.lane;
+  for (CudaThread* other : t.block->threads) {
+    if (other->warp == t.warp && other->state == State::in_collective && other->mask >> t.view.lane & 1) {
+      fail("%s at %s:%d waits for lane %u, which has exited or does not exist", other->what, other->site.file,
+           other->site.line, t.view.lane);
+    }
+  }
   open_barriers(*t.block);  // those who wait may have waited for this thread only
   leave(true);
   abort();  // an exited thread is never continued
@@ -181,8 +190,30 @@ void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
   }
 }
 
+/** Runs on the fibers of a failed launch, so that TSan knows that the host comes after all they did. */
+void dropped_main() {
+  fiber_entered(s.running->fiber);
+  tsan_release(&s.end_tag);
+  switch_to(nullptr, true);
+}
+
+void drop_threads() {
+#ifdef EMU_TSAN
+  for (auto& block : s.blocks) {
+    for (CudaThread* t : block->threads) {
+      if (t->state == State::exited) continue;
+      fiber_prepare(t->fiber, dropped_main);
+      switch_to(t, false);
+      fiber_renew(t->fiber);
+    }
+  }
+#endif
+}
+
 void run_ready() {
+  tsan_release(&s.launch_tag);
   switch_to(take_ready(), false);
+  if (!s.error.empty()) drop_threads();
   for (auto& block : s.blocks) {
     for (Warp& warp : block->warps) count_conflicts(warp);
   }
@@ -241,7 +272,6 @@ std::string run(const Launch& launch) {
   s.in_grid_barrier = 0;
   s.idle_spins = 0;
   fiber_adopt(s.host);
-  tsan_release(&s.launch_tag);
   faults_catch();
   run_blocks(launch);
   faults_restore();
@@ -252,6 +282,7 @@ std::string run(const Launch& launch) {
 
 void fail(const char* format, ...) {
   char text[1024];
+  if (s.running) static_cast<void>(new RuntimeScope(s.running->fiber));  // never closed: this thread is dropped
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
@@ -267,6 +298,7 @@ void fail(const char* format, ...) {
 
 int block_barrier(int id, int threads, Reduce reduce, int value, const char* what, Site site) {
   CudaThread& t = *s.running;
+  RuntimeScope scope(t.fiber);
   wait_at(t, State::at_barrier, what, site);
   if (id < 0 || id >= BARRIERS) fail("%s at %s:%d: barrier %d does not exist", what, site.file, site.line, id);
   if (threads % 32 != 0 || threads < 0) {
@@ -277,17 +309,19 @@ int block_barrier(int id, int threads, Reduce reduce, int value, const char* wha
   t.reduce = reduce;
   t.value = value;
   Block& block = *t.block;
-  tsan_release(&block.tags[id]);
+  char* tag = block.tags[id].now();
+  tsan_release(tag);
   block.waiting[id]++;
   if (block.waiting[id] >= (threads ? threads : block.live)) open_barriers(block);
   leave();
-  tsan_acquire(&block.tags[id]);
+  tsan_acquire(tag);
   return t.value;
 }
 
 void warp_collective(WarpOperation operation, const char* what, unsigned mask, void* payload, bool orders_memory,
                      Site site) {
   CudaThread& t = *s.running;
+  RuntimeScope scope(t.fiber);
   Warp& warp = t.block->warps[t.warp];
   wait_at(t, State::in_collective, what, site);
   t.operation = operation;
@@ -300,10 +334,11 @@ void warp_collective(WarpOperation operation, const char* what, unsigned mask, v
   }
   unsigned missing = mask & (warp.exited | (first + 32 > size ? ~0u << (size - first) : 0));
   if (missing) {
-    fail("%s at %s:%d: lane %d is in mask %08x but has exited or does not exist", what, site.file, site.line,
+    fail("%s at %s:%d waits for lane %d of mask %08x, which has exited or does not exist", what, site.file, site.line,
          __builtin_ctz(missing), mask);
   }
-  if (orders_memory) tsan_release(&warp.tag);
+  char* tag = warp.tags.now();
+  if (orders_memory) tsan_release(tag);
   warp.arrived |= 1u << t.view.lane;
   if ((warp.arrived & mask) == mask) {
     void* lanes[32] = {};
@@ -317,24 +352,28 @@ void warp_collective(WarpOperation operation, const char* what, unsigned mask, v
       lanes[lane] = other->payload;
     }
     operation(lanes, mask);
+    if (orders_memory) warp.tags.generation++;
     warp.arrived &= ~mask;
     for (int lane = 0; lane < 32; lane++) {
       if (mask >> lane & 1) make_ready(t.block->threads[first + lane]);
     }
   }
   leave();
-  if (orders_memory) tsan_acquire(&warp.tag);
+  if (orders_memory) tsan_acquire(tag);
 }
 
 void grid_barrier(Site site) {
   CudaThread& t = *s.running;
+  RuntimeScope scope(t.fiber);
   wait_at(t, State::at_grid_barrier, "grid_sync", site);
   if (!s.launch->cooperative) fail("grid_sync at %s:%d: not a cooperative launch", site.file, site.line);
-  tsan_release(&s.grid_tag);
+  char* tag = s.grid_tags.now();
+  tsan_release(tag);
   size_t all = 0;
   for (auto& block : s.blocks) all += block->threads.size();
   if (++s.in_grid_barrier == all) {
     s.in_grid_barrier = 0;
+    s.grid_tags.generation++;
     for (auto& block : s.blocks) {
       for (CudaThread* other : block->threads) {
         if (!(other->site == site)) {
@@ -345,7 +384,7 @@ void grid_barrier(Site site) {
     }
   }
   leave();
-  tsan_acquire(&s.grid_tag);
+  tsan_acquire(tag);
 }
 
 void fence() {
@@ -355,6 +394,7 @@ void fence() {
 
 void spin(Site site) {
   CudaThread& t = *s.running;
+  RuntimeScope scope(t.fiber);
   t.what = "spinning";
   t.site = site;
   size_t all = 0;

@@ -75,6 +75,16 @@ struct CudaThread {
   AsyncCopies copies;
 };
 
+/**
+ * What TSan orders a barrier by. A thread acquires when it continues, by which time faster threads may stand at the
+ * next barrier already: that one needs another tag, or the slow thread would seem to know what they did in between.
+ */
+struct Tags {
+  char tags[4];
+  unsigned generation = 0;  // barriers that have opened
+  char* now() { return &tags[generation % 4]; }
+};
+
 /** One access of each lane, in the order in which the lane made it (see conflicts.cpp). */
 struct SharedAccesses {
   Site site;
@@ -84,7 +94,7 @@ struct SharedAccesses {
 
 struct Warp {
   unsigned arrived = 0, exited = 0;  // lanes
-  char tag = 0;                      // TSan's, for __syncwarp
+  Tags tags;                         // of __syncwarp
   std::vector<SharedAccesses> accesses;
 };
 
@@ -96,7 +106,7 @@ struct Block {
   Warp warps[32];
   int live;
   int waiting[BARRIERS];
-  char tags[BARRIERS];  // TSan's, one a barrier
+  Tags tags[BARRIERS];
   unsigned char* shared;
 };
 
