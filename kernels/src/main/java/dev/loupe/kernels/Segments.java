@@ -28,7 +28,7 @@ public final class Segments implements AutoCloseable {
    * Replaces the segments.
    *
    * @param segments in the order of their rows; there may be rows between them that no segment has
-   * @throws IllegalArgumentException if two overlap, or there are too many
+   * @throws GpuException if two overlap, or there are too many
    */
   public void set(List<Segment> segments) {
     AttentionArguments.range("segments of a pass", segments.size(), 0, max);
@@ -37,7 +37,7 @@ public final class Segments implements AutoCloseable {
     for (int i = 0; i < segments.size(); i++) {
       Segment s = segments.get(i);
       if (s.firstRow() < end) {
-        throw new IllegalArgumentException(
+        throw new GpuException(
             "segment %d starts at row %d, before row %d where the one before it ends"
                 .formatted(i, s.firstRow(), end));
       }

@@ -309,10 +309,10 @@ class AttentionKernelsTest {
 
   @Test
   void refusesSegmentsThatCannotBe() {
-    assertMessage("0 rows", () -> new Segment(0, 0, 0, 0));
-    assertMessage("row -1", () -> new Segment(-1, 1, 0, 0));
-    assertMessage("position -1", () -> new Segment(0, 1, 0, -1));
-    assertMessage("more than an int", () -> new Segment(0, 2, 0, Integer.MAX_VALUE - 1));
+    assertIllegal("0 rows", () -> new Segment(0, 0, 0, 0));
+    assertIllegal("row -1", () -> new Segment(-1, 1, 0, 0));
+    assertIllegal("position -1", () -> new Segment(0, 1, 0, -1));
+    assertIllegal("more than an int", () -> new Segment(0, 2, 0, Integer.MAX_VALUE - 1));
     try (Segments segments = new Segments(gpu, 2)) {
       assertMessage(
           "starts at row 4, before row 5",
@@ -361,8 +361,13 @@ class AttentionKernelsTest {
     }
   }
 
-  private static void assertMessage(String part, Executable what) {
+  private static void assertIllegal(String part, Executable what) {
     String message = assertThrows(IllegalArgumentException.class, what).getMessage();
+    assertTrue(message.contains(part), message);
+  }
+
+  private static void assertMessage(String part, Runnable what) {
+    String message = Refusal.of(what);
     assertTrue(message.contains(part), message);
   }
 }
