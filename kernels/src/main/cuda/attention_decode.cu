@@ -132,7 +132,7 @@ DECODE(attention_decode_v1_bf16, __nv_bfloat16)
 // Joins the splits of a row in order: y = sum w O / sum w l, w = exp(scale (m - max m)); lse = scale max m + log(sum w l).
 // Grid (H, R), D threads rounded up to whole warps, no shared memory.
 // partial [R, H, splits, D]; ml [R, H, splits]; sequence, keys [R]; y [R, C] of the given element; lse [R, H]
-extern "C" __global__ void __launch_bounds__(128) attention_decode_combine(
+extern "C" __global__ void __launch_bounds__(128) attention_decode_v1_combine_f32(
     const float* __restrict__ partial, const float2* __restrict__ ml, const int* __restrict__ sequence, const int* __restrict__ keys,
     void* __restrict__ y, float* __restrict__ lse, int splits, int element, int D, int sequences, int capacity, float scale) {
   const int h = blockIdx.x, H = gridDim.x, r = blockIdx.y, d = threadIdx.x, n = keys[r];
@@ -165,4 +165,4 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode_combine(
   }
   if (d == 0) lse[row] = log_sum;
 }
-EXPORT_KERNEL(attention_decode_combine)
+EXPORT_KERNEL(attention_decode_v1_combine_f32)

@@ -192,6 +192,7 @@ template <bool by_mass>
 __device__ __forceinline__ void choose_bin(bool first, double p, Shared& s) {
   const int per_thread = kBins / blockDim.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   unsigned long long own = 0;
+#pragma unroll 1
   for (int i = 0; i < per_thread; i++) {
     const int bin = threadIdx.x * per_thread + i;
     own += by_mass ? s.mass[bin] : s.count[bin];
@@ -216,6 +217,7 @@ __device__ __forceinline__ void choose_bin(bool first, double p, Shared& s) {
     target = (unsigned long long)ceil(p * (double)total);
     target = target < 1 ? 1 : target > total ? total : target;
   }
+#pragma unroll 1
   for (int i = 0; i < per_thread; i++) {
     const int bin = threadIdx.x * per_thread + i;
     const unsigned long long here = by_mass ? s.mass[bin] : s.count[bin];
@@ -251,6 +253,7 @@ __device__ __forceinline__ void select_token(const Row& row, const Kept& kept, i
   for (int level = 0; level < levels; level++) {
     for (int bin = threadIdx.x; bin < kBins; bin += blockDim.x) s.count[bin] = 0, s.mass[bin] = 0;
     __syncthreads();
+#pragma unroll 1
     for (int id = threadIdx.x * 4; id < row.V; id += blockDim.x * 4) {
       float x[4];
       const unsigned there = four_scores(row, id, x);
@@ -272,6 +275,7 @@ __device__ __forceinline__ void select_token(const Row& row, const Kept& kept, i
   if (s.in_chosen != 1) {
     if (threadIdx.x == 0) s.score = __uint_as_float(prefix.bits);
   } else {
+#pragma unroll 1
     for (int id = threadIdx.x * 4; id < row.V; id += blockDim.x * 4) {
       float x[4];
       const unsigned there = four_scores(row, id, x);
@@ -318,51 +322,60 @@ __device__ __forceinline__ float gumbel_roughly(unsigned bits) {
   return -__logf(t);
 }
 
-// The scores of ids id .. id + 3; returns a bit for each that is kept.
-__device__ __forceinline__ unsigned four_kept(const Row& row, const Kept& kept, int id, float (&x)[4]) {
-  unsigned there = four_scores(row, id, x);
-#pragma unroll
-  for (int i = 0; i < 4; i++)
-    if (!keeps(kept, x[i], id + i)) there &= ~(1u << i);
-  return there;
-}
-
 // What rough values may differ by, with much to spare; the more, the more exact values are computed.
 constexpr float kMargin = 0.01f;
 
-// Gumbel-max (Maddison, Tarlow and Minka, arXiv 1411.0030): the kept token with the largest sum of score
-// and noise. The noise in f64 costs far more than all else here, so it is computed only for the few
-// tokens whose rough value comes near the largest.
-__device__ __forceinline__ int draw(const Row& row, const Kept& kept, unsigned long long seed, int sample,
-                                    int position, Shared& s) {
-  float highest = -INFINITY;  // of this thread's rough values
+// Calls f(id, score, bits) for every kept token of this thread.
+template <class F>
+__device__ __forceinline__ void each_kept(const Row& row, const Kept& kept, unsigned long long seed, int sample,
+                                          int position, F f) {
 #pragma unroll 1
   for (int id = threadIdx.x * 4; id < row.V; id += blockDim.x * 4) {
     float x[4];
-    const unsigned there = four_kept(row, kept, id, x);
+    unsigned there = four_scores(row, id, x);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (!keeps(kept, x[i], id + i)) there &= ~(1u << i);
     if (there == 0) continue;
     unsigned bits[4];
     philox(seed, make_uint4((unsigned)id >> 2, position, sample, 0), bits);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-      if (there >> i & 1) highest = fmaxf(highest, x[i] + gumbel_roughly(bits[i]));
+      if (there >> i & 1) f(id + i, x[i], bits[i]);
   }
+}
+
+// Gumbel-max (Maddison, Tarlow and Minka, arXiv 1411.0030): the kept token with the largest sum of score
+// and noise; -1 if there is none. The noise in f64 costs far more than all else here, so it is computed
+// only for the tokens whose rough value comes near the largest: one or two, since the gaps between the
+// largest values do not depend on V. That the list would not hold them has a chance of 10^-4000.
+__device__ __forceinline__ int draw(const Row& row, const Kept& kept, unsigned long long seed, int sample,
+                                    int position, Shared& s) {
+  if (threadIdx.x == 0) s.chosen = 0;
+  float highest = -INFINITY;  // of this thread's rough values
+  each_kept(row, kept, seed, sample, position,
+            [&](int, float score, unsigned bits) { highest = fmaxf(highest, score + gumbel_roughly(bits)); });
   const float limit = block_max(highest, reinterpret_cast<float*>(s.part)) - kMargin;
-  Best<double> best = {0, -1};
-#pragma unroll 1
-  for (int id = threadIdx.x * 4; id < row.V && highest >= limit; id += blockDim.x * 4) {
-    float x[4];
-    const unsigned there = four_kept(row, kept, id, x);
-    if (there == 0) continue;
-    unsigned bits[4];
-    philox(seed, make_uint4((unsigned)id >> 2, position, sample, 0), bits);
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-      if ((there >> i & 1) && x[i] + gumbel_roughly(bits[i]) >= limit) {
-        const Best<double> other = {x[i] + gumbel(bits[i]), id + i};
-        best = better(best, other);
+  if (highest >= limit) {
+    each_kept(row, kept, seed, sample, position, [&](int id, float score, unsigned bits) {
+      if (score + gumbel_roughly(bits) >= limit) {
+        const unsigned place = atomicAdd(&s.chosen, 1u);
+        if (place < kBins) s.count[place] = id;
       }
-    }
+    });
+  }
+  __syncthreads();
+  Best<double> best = {0, -1};
+  for (unsigned i = threadIdx.x; i < min(s.chosen, (unsigned)kBins); i += blockDim.x) {
+    const int id = s.count[i], of = id & 3;
+    float x[4];
+    unsigned bits[4];
+    four_scores(row, id - of, x);
+    philox(seed, make_uint4((unsigned)id >> 2, position, sample, 0), bits);
+    const float score = of == 0 ? x[0] : of == 1 ? x[1] : of == 2 ? x[2] : x[3];
+    const unsigned word = of == 0 ? bits[0] : of == 1 ? bits[1] : of == 2 ? bits[2] : bits[3];
+    const Best<double> other = {score + gumbel(word), id};
+    best = better(best, other);
   }
   return block_best(best, s).id;
 }
@@ -375,6 +388,7 @@ __device__ bool scan(const Row& row, Best<float>& best, float& largest, int& all
   best.value = 0, best.id = -1;
   largest = -INFINITY;
   int n = 0, wrong = 0;
+#pragma unroll 1
   for (int id = threadIdx.x * 4; id < row.V; id += blockDim.x * 4) {
     float x[4];
     unsigned there = four_logits(row, id, x);
@@ -404,6 +418,7 @@ __device__ void describe(const Row& row, int id, float largest, float* logprob, 
   const float own = row.logits[id];
   float sum = 0;
   int larger = 0;
+#pragma unroll 1
   for (int i = threadIdx.x * 4; i < row.V; i += blockDim.x * 4) {
     float x[4];
     const unsigned there = four_logits(row, i, x);
@@ -456,7 +471,8 @@ extern "C" __global__ void __launch_bounds__(1024)
   int n;
   int error = scan(row, best, largest, n, s) ? 0 : 1;
   row.max = best.value;
-  if (error == 0 && best.id < 0) error = 2;
+  // A penalty may overflow: then there is a largest, but no differences from it.
+  if (error == 0 && (best.id < 0 || (temperature > 0 && !is_finite(best.value)))) error = 2;
   if (error == 0 && temperature > 0) {
     Kept kept = {-INFINITY, 0xffffffffu, 0xffffffffu};
     if (top_k > 0 && top_k < n) {
@@ -470,7 +486,6 @@ extern "C" __global__ void __launch_bounds__(1024)
     }
     kept.least = fmaxf(kept.least, least);
     best.id = draw(row, kept, seed, samples[r], positions[r], s);
-    if (best.id < 0) error = 2;  // a penalty that overflows leaves no score to compare
   }
   if (error == 0) describe(row, best.id, largest, logprobs + r, ranks + r, s);
   if (threadIdx.x == 0) {

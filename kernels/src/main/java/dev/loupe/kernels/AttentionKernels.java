@@ -107,8 +107,8 @@ public final class AttentionKernels implements AutoCloseable {
    * @param causal whether a row at position p attends to the keys 0 .. p; if not, to all keys of
    *     its sequence up to the last row of its segment
    * @param scale factor of q.k, positive
-   * @throws GpuException if a buffer is too small, closed, misaligned or of another
-   *     element, a segment lies outside the cache, or the variant does not take this
+   * @throws GpuException if a buffer is too small, closed, misaligned or of another element, a
+   *     segment lies outside the cache, or the variant does not take this
    */
   public void run(
       Variant variant, Segments segments, boolean causal, float scale, Buffers buffers) {

@@ -80,7 +80,7 @@ public final class DecodeAttention implements AutoCloseable {
             FLOAT); // scale
     combineLaunch =
         new Launch(
-            gpu.kernel(FILE, "attention_decode_combine"),
+            gpu.kernel(FILE, "attention_decode_v1_combine_f32"),
             POINTER, // partial
             POINTER, // ml
             POINTER, // sequence

@@ -1,14 +1,30 @@
 package dev.loupe.kernels;
 
 import java.util.List;
+import java.util.stream.Stream;
 
 /** Every kernel variant there is; tests and benchmarks go through this list. */
 public final class KernelCatalogue {
+  private static final List<Variant> ALL =
+      Stream.of(
+              EmbeddingKernels.VARIANTS,
+              LayerNormKernels.VARIANTS,
+              LinearKernels.VARIANTS,
+              GemvKernels.VARIANTS,
+              AttentionKernels.VARIANTS,
+              DecodeAttention.VARIANTS,
+              AttentionMapKernels.MAPS,
+              AttentionMapKernels.STATISTICS,
+              PointwiseKernels.VARIANTS,
+              SampleKernels.VARIANTS)
+          .flatMap(List::stream)
+          .toList();
+
   private KernelCatalogue() {}
 
-  /** All variants, family by family, in the order of their names. */
+  /** All variants, family by family; within one, each has an idea more than the one before. */
   public static List<Variant> all() {
-    return List.of(); // each family's class adds its rows here: XxxKernels.VARIANTS
+    return ALL;
   }
 
   /** The variants of one family. */

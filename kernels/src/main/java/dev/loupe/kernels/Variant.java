@@ -1,5 +1,6 @@
 package dev.loupe.kernels;
 
+import java.util.List;
 import java.util.Set;
 
 /**
@@ -9,7 +10,7 @@ import java.util.Set;
  * @param name short name within the family, e.g. {@code v3}
  * @param idea what it does differently, one line for a table
  * @param limits shapes that it does not take, one line; empty if it takes all
- * @param elements element types that it comes in; each is a kernel {@link #kernel}
+ * @param elements element types that it comes in; each has kernels of its own
  * @param minComputeCapability lowest compute capability times ten, e.g. 80
  */
 public record Variant(
@@ -33,7 +34,10 @@ public record Variant(
     }
   }
 
-  /** The entry point for an element, e.g. {@code attention_v3_f32}. */
+  /**
+   * How the names of the entry points for an element begin, e.g. {@code attention_v3_f32}; the
+   * whole name where there is one for each element.
+   */
   public String kernel(Element element) {
     return "%s_%s_%s".formatted(family, name, element.suffix());
   }
@@ -43,14 +47,15 @@ public record Variant(
     return elements.contains(element) && computeCapability >= minComputeCapability;
   }
 
-  /** True if {@code kernel} is one of this row's: {@code family_name_..._element}. */
-  boolean owns(String kernel) {
+  /**
+   * True if {@code kernel} is one of this row's for {@code element}: {@code family_name_element},
+   * with more parts before or after the element where there are several, as in {@code
+   * attention_v4_d64_f16}.
+   */
+  boolean owns(String kernel, Element element) {
     String start = family + "_" + name + "_";
-    return elements.stream()
-        .map(Element::suffix)
-        .anyMatch(
-            end ->
-                kernel.equals(start + end)
-                    || (kernel.startsWith(start) && kernel.endsWith("_" + end)));
+    return elements.contains(element)
+        && kernel.startsWith(start)
+        && List.of(kernel.substring(start.length()).split("_", -1)).contains(element.suffix());
   }
 }
