@@ -2,6 +2,7 @@ package dev.loupe.cli;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
@@ -188,7 +189,7 @@ class ProcessTest {
     assertEquals('r', process.getInputStream().read());
     signal(process, "INT");
     assertEquals('a', process.getInputStream().read(), "the first one only asks");
-    assertTrue(process.isAlive());
+    assertFalse(process.waitFor(400, TimeUnit.MILLISECONDS), "and does not end it");
     signal(process, "INT");
     assertTrue(process.waitFor(20, TimeUnit.SECONDS));
     assertEquals(Interrupt.EXIT_CODE, process.exitValue());
