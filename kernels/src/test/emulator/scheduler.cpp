@@ -191,7 +191,7 @@ void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
 }
 
 /** Runs on the fibers of a failed launch, so that TSan knows that the host comes after all they did. */
-[[maybe_unused]] void dropped_main() {
+void dropped_main() {
   fiber_entered(s.running->fiber);
   tsan_release(&s.end_tag);
   switch_to(nullptr, true);
