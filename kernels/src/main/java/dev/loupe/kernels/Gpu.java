@@ -40,7 +40,7 @@ public final class Gpu implements AutoCloseable {
   private final GpuThread thread = new GpuThread();
   private final CUdevice device = new CUdevice();
   private final CUcontext context = new CUcontext();
-  private final CUstream stream = new CUstream();
+  private final Stream stream = new Stream();
   private final String name;
   private int computeCapability;
   private int multiprocessors;
@@ -56,6 +56,13 @@ public final class Gpu implements AutoCloseable {
   private boolean failed; // the context answers every call with the error of an earlier one
   private @Nullable Launch last;
   private volatile boolean closed;
+
+  /** JCuda's handle, which tells its address for calls that JCuda lacks. */
+  static final class Stream extends CUstream {
+    long address() {
+      return getNativePointer();
+    }
+  }
 
   private Gpu(CudaDriver driver, int ordinal, ImageSource images) {
     this.driver = driver;
@@ -379,7 +386,7 @@ public final class Gpu implements AutoCloseable {
     check(rc, "waiting for the GPU to close it");
   }
 
-  CUstream stream() {
+  Stream stream() {
     return stream;
   }
 

@@ -42,4 +42,15 @@ public record Variant(
   public boolean supports(Element element, int computeCapability) {
     return elements.contains(element) && computeCapability >= minComputeCapability;
   }
+
+  /** True if {@code kernel} is one of this row's: {@code family_name_..._element}. */
+  boolean owns(String kernel) {
+    String start = family + "_" + name + "_";
+    return elements.stream()
+        .map(Element::suffix)
+        .anyMatch(
+            end ->
+                kernel.equals(start + end)
+                    || (kernel.startsWith(start) && kernel.endsWith("_" + end)));
+  }
 }

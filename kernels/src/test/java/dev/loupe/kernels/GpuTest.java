@@ -48,6 +48,46 @@ class GpuTest {
   }
 
   @Test
+  @OnDevice(emulated = true)
+  void refusesDriversAndCardsThatWillNotDo() {
+    try {
+      Emulator.card(-1, 10_020, -1, -1);
+      assertEquals(
+          "no GPU can be used: the NVIDIA driver is too old, it supports CUDA 10.2 and 11.0 is"
+              + " needed; update it, or run on the CPU",
+          Refusal.of(() -> Gpu.open(0)));
+      Emulator.card(-1, 13_000, 0, -1);
+      assertEquals(
+          "no GPU can be used: the driver is there (CUDA 13.0, no card); see nvidia-smi, or run on"
+              + " the CPU",
+          Refusal.of(() -> Gpu.open(0)));
+      Emulator.card(70, -1, 1, -1);
+      String message = Refusal.of(() -> Gpu.open(0));
+      assertTrue(message.contains("has compute capability 7.0, and the kernels need 7.5"), message);
+    } finally {
+      Emulator.usualCard();
+    }
+    Emulator.open().close();
+  }
+
+  @Test
+  @OnDevice(emulated = true)
+  void fillsTheMemoryToTheEnd() {
+    Emulator.card(-1, -1, -1, 1 << 20);
+    try (Gpu gpu = Emulator.open()) {
+      assertEquals(1 << 20, gpu.totalBytes());
+      DeviceBuffer most = gpu.allocate(Element.I8, gpu.freeBytes());
+      assertEquals(
+          "out of GPU memory: 1 bytes for 1 i8, and 0 bytes of 1.0 MiB are free on " + gpu.name(),
+          Refusal.of(() -> gpu.allocate(Element.I8, 1)));
+      most.close();
+      gpu.allocate(Element.I8, 1).close();
+    } finally {
+      Emulator.usualCard();
+    }
+  }
+
+  @Test
   void saysHowMuchWasAskedAndIsFree() {
     try (Gpu gpu = Emulator.open()) {
       long elements = gpu.totalBytes() / 4 + 1;

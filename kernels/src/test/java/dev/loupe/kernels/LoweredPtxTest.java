@@ -11,8 +11,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.charset.StandardCharsets;
 import java.util.stream.Stream;
+import jcuda.nvptxcompiler.JNvPTXCompiler;
 import jcuda.nvptxcompiler.nvPTXCompileResult;
 import jcuda.nvptxcompiler.nvPTXCompilerHandle;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -22,6 +24,11 @@ import org.junit.jupiter.params.provider.MethodSource;
  * of CUDA 12.0, older than the one that wrote the PTX, and it needs neither card nor toolkit.
  */
 class LoweredPtxTest {
+  @BeforeAll
+  static void loadsTheCompiler() {
+    JCudaLibrary.load(JNvPTXCompiler.class, "JNvPTXCompiler");
+  }
+
   static Stream<KernelImages.Image> images() {
     return KernelImagesTest.sources().stream()
         .flatMap(
@@ -61,7 +68,7 @@ class LoweredPtxTest {
       return nvPTXCompileResult.stringFor(rc);
     }
     try {
-      String[] options = {"--gpu-name=" + target, "--warning-as-error", "-O1"};
+      String[] options = {"--gpu-name=" + target, "--warning-as-error", "-O0"};
       rc = nvPTXCompilerCompile(compiler, options.length, options);
       if (rc == nvPTXCompileResult.NVPTXCOMPILE_SUCCESS) {
         long[] size = new long[1];

@@ -4,6 +4,7 @@ import java.lang.annotation.ElementType;
 import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.extension.ConditionEvaluationResult;
 import org.junit.jupiter.api.extension.ExecutionCondition;
 import org.junit.jupiter.api.extension.ExtendWith;
@@ -13,6 +14,7 @@ import org.junit.platform.commons.support.AnnotationSupport;
 /** Skips a test, with the reason, where there is neither the emulator nor a card. */
 @Target({ElementType.TYPE, ElementType.METHOD})
 @Retention(RetentionPolicy.RUNTIME)
+@Tag("gpu") // run once more on a real card
 @ExtendWith(OnDevice.Condition.class)
 @interface OnDevice {
   /** True if a real card will not do: the test looks into the emulator, or breaks the device. */

@@ -1,0 +1,168 @@
+// Attention of rows that each are one query of a sequence: decoding.
+//
+// v1  Idea: split the keys (flash-decoding, Dao et al. 2023). With one query a head there are only R H rows of work, too few for
+//     a card; so every 128 keys of a row and head are a block of their own, which leaves its unnormalised O, its maximum m and
+//     its sum l, and a second kernel joins the splits of a row. A block's four warps take 32 keys each; K and V are read once,
+//     16 bytes a lane, rows side by side; the dot products of a group of eight lanes meet in a reduce-scatter of seven shuffles.
+//     The split is 128 keys whatever the launch, and splits are joined in order: the bits of a row depend on its keys alone,
+//     not on the grid, the batch or the other rows.
+//     Limits: D a multiple of 8 up to 128; 128-key granularity leaves most SMs idle at short contexts and batch 1.
+//     Gain over the prefill kernel on such rows: not yet measured.
+//
+// A row with no keys is a free slot of a batch: y = 0 and lse = -infinity. A row whose sequence or keys lie outside the cache, or
+// which has more keys than the launch has splits for, reads nothing and gets NaN.
+#include "attention_rows.cuh"
+
+constexpr int SPLIT = 128, WARPS = SPLIT / 32;
+
+__device__ __forceinline__ bool inside(int sequence, int keys, int sequences, int capacity, int splits) {
+  return sequence >= 0 && sequence < sequences && keys >= 0 && keys <= capacity && (keys + SPLIT - 1) / SPLIT <= splits;
+}
+
+template <class T, int CH>
+__device__ __forceinline__ void decode_split(
+    const void* __restrict__ qkv,       // [R, 3C]
+    const T* __restrict__ K,            // [keys, D] of this sequence and head
+    const T* __restrict__ V,            // [keys, D]
+    float* __restrict__ partial,        // [D] of this row, head and split
+    float2* __restrict__ ml,            // (m, l) of the same
+    size_t q_index, int element, int keys, int D, float scale_log2) {
+  constexpr int E = per16<T>, U = 8 / CH;
+  DYN_SMEM(smem);
+  float* O = reinterpret_cast<float*>(smem);  // [WARPS, D], m [WARPS], l [WARPS]
+  float *sm = O + WARPS * D, *sl = sm + WARPS;
+  const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, i = lane & 7;
+  const int first = blockIdx.x * SPLIT + 32 * warp, valid = keys - first;
+  if (valid > 0) {
+    K += (size_t)first * D, V += (size_t)first * D;
+    float q[CH * E];
+    load_q<T, CH>(qkv, q_index, element, D, q);
+    const float s = score_keys<T, CH>(q, K, valid, D);
+    uint4 v[U][CH];  // the first rows of V are on their way while the scores meet
+    load_keys<T, CH, U>(V, 0, valid, D, v);
+    const bool mine = lane_key() < valid;
+    const float m = warp_max(mine ? s : negative_infinity());
+    const float p = mine ? exp2f((s - m) * scale_log2) : 0.f;
+    const float l = warp_sum(p);
+    float o[CH * E];
+#pragma unroll
+    for (int e = 0; e < CH * E; e++) o[e] = 0.f;
+#pragma unroll
+    for (int step = 0; step < 8; step += U) {
+      if (step > 0) load_keys<T, CH, U>(V, step, valid, D, v);
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        const float pu = __shfl_sync(FULL_WARP, p, (lane & ~7) | (step + u));
+#pragma unroll
+        for (int j = 0; j < CH; j++) {
+          float x[E];
+          unpack<T, E>(&v[u][j], x);
+#pragma unroll
+          for (int e = 0; e < E; e++) o[j * E + e] = fmaf(pu, x[e], o[j * E + e]);
+        }
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < CH * E; e++) {
+      o[e] += __shfl_xor_sync(FULL_WARP, o[e], 8);
+      o[e] += __shfl_xor_sync(FULL_WARP, o[e], 16);
+    }
+    if (lane < 8) {
+#pragma unroll
+      for (int j = 0; j < CH; j++) {
+        const int d = (i + 8 * j) * E;
+        if (d < D) {
+#pragma unroll
+          for (int e = 0; e < E; e++) O[warp * D + d + e] = o[j * E + e];
+        }
+      }
+    }
+    if (lane == 0) sm[warp] = m, sl[warp] = l;
+  }
+  __syncthreads();
+  const int warps = min(WARPS, (keys - (int)blockIdx.x * SPLIT + 31) / 32);
+  float m = sm[0], l = 0.f, o = 0.f;
+  for (int w = 1; w < warps; w++) m = fmaxf(m, sm[w]);
+  const int d = threadIdx.x;
+  for (int w = 0; w < warps; w++) {
+    const float weight = exp2f((sm[w] - m) * scale_log2);
+    l = fmaf(weight, sl[w], l);
+    if (d < D) o = fmaf(weight, O[w * D + d], o);
+  }
+  if (d < D) partial[d] = o;
+  if (d == 0) *ml = float2{m, l};
+}
+
+// Grid (splits, H, R), 128 threads, (D + 2) 16 bytes of shared memory.
+// qkv [R, 3C]; K, V [S, H, capacity, D]; sequence, keys [R]; partial [R, H, splits, D]; ml [R, H, splits], m as q.k without scale
+template <class T>
+__device__ __forceinline__ void decode(
+    const void* __restrict__ qkv, const T* __restrict__ K, const T* __restrict__ V, const int* __restrict__ sequence,
+    const int* __restrict__ keys, float* __restrict__ partial, float2* __restrict__ ml, int element, int D, int sequences, int capacity,
+    float scale) {
+  const int splits = gridDim.x, split = blockIdx.x, h = blockIdx.y, H = gridDim.y, r = blockIdx.z;
+  const int n = keys[r], s = sequence[r];
+  if (split * SPLIT >= n || !inside(s, n, sequences, capacity, splits)) return;
+  const size_t q_index = (size_t)r * 3 * H * D + h * D, base = ((size_t)s * H + h) * capacity * D;
+  const size_t out = ((size_t)r * H + h) * splits + split;
+  const float scale_log2 = scale * LOG2E;
+  constexpr int LINE = 8 * per16<T>;  // elements that a group of eight lanes loads at once
+  if (D <= LINE) {
+    decode_split<T, 1>(qkv, K + base, V + base, partial + out * D, ml + out, q_index, element, n, D, scale_log2);
+  } else if (D <= 2 * LINE) {
+    decode_split<T, 2>(qkv, K + base, V + base, partial + out * D, ml + out, q_index, element, n, D, scale_log2);
+  } else if constexpr (4 * LINE <= 128) {
+    decode_split<T, 4>(qkv, K + base, V + base, partial + out * D, ml + out, q_index, element, n, D, scale_log2);
+  }
+}
+
+#define DECODE(name, T)                                                                                                              \
+  extern "C" __global__ void __launch_bounds__(128, 3) name(                                                                            \
+      const void* __restrict__ qkv, const T* __restrict__ K, const T* __restrict__ V, const int* __restrict__ sequence,              \
+      const int* __restrict__ keys, float* __restrict__ partial, float2* __restrict__ ml, int element, int D, int sequences,         \
+      int capacity, float scale) {                                                                                                   \
+    decode<T>(qkv, K, V, sequence, keys, partial, ml, element, D, sequences, capacity, scale);                                       \
+  }                                                                                                                                  \
+  EXPORT_KERNEL(name)
+
+DECODE(attention_decode_v1_f32, float)
+DECODE(attention_decode_v1_f16, __half)
+DECODE(attention_decode_v1_bf16, __nv_bfloat16)
+
+// Joins the splits of a row in order: y = sum w O / sum w l, w = exp(scale (m - max m)); lse = scale max m + log(sum w l).
+// Grid (H, R), D threads rounded up to whole warps, no shared memory.
+// partial [R, H, splits, D]; ml [R, H, splits]; sequence, keys [R]; y [R, C] of the given element; lse [R, H]
+extern "C" __global__ void __launch_bounds__(128) attention_decode_combine(
+    const float* __restrict__ partial, const float2* __restrict__ ml, const int* __restrict__ sequence, const int* __restrict__ keys,
+    void* __restrict__ y, float* __restrict__ lse, int splits, int element, int D, int sequences, int capacity, float scale) {
+  const int h = blockIdx.x, H = gridDim.x, r = blockIdx.y, d = threadIdx.x, n = keys[r];
+  const size_t row = (size_t)r * H + h;
+  float out = not_a_number(), log_sum = not_a_number();
+  if (n == 0) {
+    out = 0.f, log_sum = negative_infinity();
+  } else if (inside(sequence[r], n, sequences, capacity, splits)) {
+    const int used = (n + SPLIT - 1) / SPLIT;
+    const float scale_log2 = scale * LOG2E;
+    partial += row * splits * D, ml += row * splits;
+    float m = ml[0].x, l = 0.f, o = 0.f;
+    for (int s = 1; s < used; s++) m = fmaxf(m, ml[s].x);
+    for (int s = 0; s < used; s++) {
+      const float weight = exp2f((ml[s].x - m) * scale_log2);
+      l = fmaf(weight, ml[s].y, l);
+      if (d < D) o = fmaf(weight, partial[(size_t)s * D + d], o);
+    }
+    out = o / l, log_sum = fmaf(m, scale, logf(l));
+  }
+  if (d < D) {
+    const size_t i = row * D + d;
+    if (element == F32) {
+      static_cast<float*>(y)[i] = out;
+    } else if (element == F16) {
+      static_cast<__half*>(y)[i] = __float2half_rn(out);
+    } else {
+      static_cast<__nv_bfloat16*>(y)[i] = __float2bfloat16_rn(out);
+    }
+  }
+  if (d == 0) lse[row] = log_sum;
+}
+EXPORT_KERNEL(attention_decode_combine)

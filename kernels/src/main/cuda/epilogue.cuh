@@ -1,0 +1,140 @@
+// What becomes of the sums of a linear map, out = x . W^T + b: the last step of linear.cu and gemv.cu.
+//
+// Each epilogue is a value with put<N>(row, col, sums): N = 1, or N = 4 columns from a multiple of 4 on
+// where vectors() allows it. The kind of epilogue is a template parameter. The activation and the
+// element of the result are not: they are the same for the whole grid and are looked at once for 4
+// results, each of them `in` multiply-adds, and would else make eighteen kernels of every one.
+#pragma once
+#include "element.cuh"
+
+enum ElementCode { F32_CODE, F16_CODE, BF16_CODE };  // LinearArguments.code
+
+template <int N>
+__device__ __forceinline__ void put_f32(float* p, const float (&v)[N]) {
+  if constexpr (N == 4) {
+    *reinterpret_cast<float4*>(p) = make_float4(v[0], v[1], v[2], v[3]);
+  } else {
+    *p = v[0];
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void put_element(void* to, size_t at, int element, const float (&v)[N]) {
+  if (element == F32_CODE) {
+    put_f32(static_cast<float*>(to) + at, v);
+    return;
+  }
+  if constexpr (N == 4) {
+    uint2 packed = element == F16_CODE
+        ? make_uint2(pack_f16x2(v[0], v[1]), pack_f16x2(v[2], v[3]))
+        : make_uint2(pack_bf16x2(v[0], v[1]), pack_bf16x2(v[2], v[3]));
+    *reinterpret_cast<uint2*>(static_cast<unsigned short*>(to) + at) = packed;
+  } else if (element == F16_CODE) {
+    store(static_cast<__half*>(to) + at, v[0]);
+  } else {
+    store(static_cast<__nv_bfloat16*>(to) + at, v[0]);
+  }
+}
+
+template <int N>
+__device__ __forceinline__ void add_bias(const float* bias, int col, float (&v)[N]) {
+  if (bias == nullptr) return;
+  if constexpr (N == 4) {
+    float b[4];
+    load_floats(bias + col, b);
+#pragma unroll
+    for (int i = 0; i < 4; i++) v[i] += b[i];
+  } else {
+    v[0] += bias[col];
+  }
+}
+
+// out = f(sum + b)
+struct Output {
+  const float* bias;  // [outputs], or null for none
+  void* out;          // [R, outputs]
+  int outputs;
+  int element;     // of out
+  int activation;  // ActivationKind
+
+  __device__ __forceinline__ bool vectors() const { return outputs % 4 == 0; }
+
+  template <int N>
+  __device__ __forceinline__ void put(int row, int col, float (&v)[N]) const {
+    add_bias(bias, col, v);
+    if (activation != NO_ACTIVATION) {
+#pragma unroll
+      for (int i = 0; i < N; i++) v[i] = activate(activation, v[i]);
+    }
+    put_element(out, (size_t)row * outputs + col, element, v);
+  }
+};
+
+// acc += sum + b: the residual stream, always f32
+struct Residual {
+  const float* bias;  // [outputs], or null for none
+  float* acc;         // [R, outputs]
+  int outputs;
+
+  __device__ __forceinline__ bool vectors() const { return outputs % 4 == 0; }
+
+  template <int N>
+  __device__ __forceinline__ void put(int row, int col, float (&v)[N]) const {
+    add_bias(bias, col, v);
+    float* p = acc + (size_t)row * outputs + col;
+    if constexpr (N == 4) {
+      float a[4];
+      load_floats(p, a);
+#pragma unroll
+      for (int i = 0; i < 4; i++) v[i] += a[i];
+    } else {
+      v[0] += *p;
+    }
+    put_f32(p, v);
+  }
+};
+
+// qkv = sum + b, outputs = 3 C = 3 H D; the K and V parts also go to the cache, which saves reading
+// them back. A row whose sequence or position lies outside the cache is not appended.
+struct Qkv {
+  const float* bias;    // [3C], or null for none
+  void* qkv;            // [R, 3C]: q | k | v, each H heads of D
+  void* keys;           // [S, H, capacity, D]
+  void* values;         // [S, H, capacity, D]
+  const int* sequence;  // [R]
+  const int* position;  // [R]
+  int outputs;
+  int element;  // of qkv
+  int sequences, heads, headDim, capacity;
+  int cacheElement;
+
+  __device__ __forceinline__ bool vectors() const { return true; }  // D is a multiple of 8
+
+  template <int N>
+  __device__ __forceinline__ void put(int row, int col, float (&v)[N]) const {
+    add_bias(bias, col, v);
+    put_element(qkv, (size_t)row * outputs + col, element, v);
+    const int width = heads * headDim;
+    if (col < width) return;
+    const int s = sequence[row], p = position[row];
+    if (s < 0 || s >= sequences || p < 0 || p >= capacity) return;
+    const bool value = col >= 2 * width;
+    const int within = col - (value ? 2 : 1) * width, head = within / headDim;
+    const size_t at = (((size_t)s * heads + head) * capacity + p) * headDim + within % headDim;
+    put_element(value ? values : keys, at, cacheElement, v);
+  }
+};
+
+// 4 sums from column col (a multiple of 4) on; columns from outputs on are left out.
+template <class Epilogue>
+__device__ __forceinline__ void put4(const Epilogue& epilogue, int row, int col, float (&sums)[4]) {
+  if (epilogue.vectors()) {
+    if (col < epilogue.outputs) epilogue.put(row, col, sums);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    float one[1] = {sums[i]};
+    if (col + i < epilogue.outputs) epilogue.put(row, col + i, one);
+  }
+}

@@ -1,0 +1,199 @@
+package dev.loupe.kernels;
+
+import static dev.loupe.kernels.Parameter.FLOAT;
+import static dev.loupe.kernels.Parameter.INT;
+import static dev.loupe.kernels.Parameter.POINTER;
+
+import java.util.List;
+
+/**
+ * Attention for rows that each are one query of a sequence: y = softmax(scale q K^T) V per head,
+ * the keys split into blocks of 128 (flash-decoding, Dao et al. 2023) and joined in order.
+ *
+ * <p>The bits of a row depend on its query and its keys alone: not on the other rows, how many
+ * there are, or for how many keys the launch has room.
+ *
+ * <p>A row of no keys is a free slot of a batch: its y is 0 and its lse -infinity. A row whose
+ * sequence or number of keys lies outside the cache reads nothing, and its y and lse are NaN.
+ */
+public final class DecodeAttention implements AutoCloseable {
+  static final String FILE = "attention_decode";
+
+  /** Keys of one block; part of the result, since sums are split there. */
+  static final int SPLIT = 128;
+
+  /** Rows of this family in the {@link KernelCatalogue}. */
+  static final List<Variant> VARIANTS =
+      List.of(
+          new Variant(
+              FILE,
+              "v1",
+              "split KV: a block for each row, head and 128 keys, joined in order",
+              "head size a multiple of 8 up to 128",
+              AttentionArguments.FLOATS,
+              75));
+
+  private static final int MAX_ROWS = 65535;
+
+  private final Gpu gpu;
+  private final CacheShape shape;
+  private final Element activations;
+  private final Element cache;
+  private final int maxRows;
+  private final DeviceBuffer partial; // [maxRows, H, splits, D], unnormalised
+  private final DeviceBuffer ml; // [maxRows, H, splits, 2]: maximum of q.k, sum of weights
+  private final Launch splitLaunch;
+  private final Launch combineLaunch;
+
+  /**
+   * @param shape of the keys, and of the values, of a layer
+   * @param activations element of qkv and y: f32, f16 or bf16
+   * @param cache element of the keys and values: f32, f16 or bf16
+   * @param maxRows most rows of a launch; memory for their partial results is taken here
+   * @throws GpuException if the kernels do not come in such elements or sizes
+   * @throws GpuException if the kernels are missing or memory runs out
+   */
+  public DecodeAttention(
+      Gpu gpu, CacheShape shape, Element activations, Element cache, int maxRows) {
+    AttentionArguments.element("activations", activations);
+    AttentionArguments.element("KV cache", cache);
+    AttentionArguments.range("rows of a decoding step", maxRows, 1, MAX_ROWS);
+    this.gpu = gpu;
+    this.shape = shape;
+    this.activations = activations;
+    this.cache = cache;
+    this.maxRows = maxRows;
+    splitLaunch =
+        new Launch(
+            gpu.kernel(FILE, VARIANTS.getFirst().kernel(cache)),
+            POINTER, // qkv
+            POINTER, // K
+            POINTER, // V
+            POINTER, // sequence
+            POINTER, // keys
+            POINTER, // partial
+            POINTER, // ml
+            INT, // element of qkv
+            INT, // D
+            INT, // sequences
+            INT, // capacity
+            FLOAT); // scale
+    combineLaunch =
+        new Launch(
+            gpu.kernel(FILE, "attention_decode_combine"),
+            POINTER, // partial
+            POINTER, // ml
+            POINTER, // sequence
+            POINTER, // keys
+            POINTER, // y
+            POINTER, // lse
+            INT, // splits
+            INT, // element of y
+            INT, // D
+            INT, // sequences
+            INT, // capacity
+            FLOAT); // scale
+    long blocks =
+        Math.multiplyExact((long) maxRows * shape.heads(), (long) splits(shape.capacity()));
+    partial = gpu.allocate(Element.F32, Math.multiplyExact(blocks, shape.headSize()));
+    try {
+      ml = gpu.allocate(Element.F32, 2 * blocks);
+    } catch (GpuException e) {
+      partial.close();
+      throw e;
+    }
+  }
+
+  /**
+   * The keys and values of one layer.
+   *
+   * @param k [S, H, capacity, D]
+   * @param v [S, H, capacity, D]
+   */
+  public record Cache(DeviceBuffer k, DeviceBuffer v) {}
+
+  /**
+   * The rows of a step.
+   *
+   * @param qkv [R, 3C]; q is read
+   * @param sequence I32 [R], the row's sequence in the cache
+   * @param keys I32 [R], how many keys of it the row attends to, its own among them; 0 for a free
+   *     slot
+   * @param rows R, up to the most that was announced
+   * @param maxKeys at least as large as each of keys: how many splits are launched. May stay at the
+   *     capacity; blocks without keys end at once
+   */
+  public record Rows(
+      DeviceBuffer qkv, DeviceBuffer sequence, DeviceBuffer keys, int rows, int maxKeys) {}
+
+  /**
+   * Puts one layer's attention on the stream.
+   *
+   * @param scale factor of q.k, positive
+   * @param y [R, C], written
+   * @param lse F32 [R, H], written: natural logarithm of the sum of exp(scale q.k)
+   * @throws GpuException if a buffer is too small, closed or of another element
+   */
+  public void run(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
+    check(rows, kv, scale, y, lse);
+    if (rows.rows() == 0) {
+      return;
+    }
+    int splits = splits(rows.maxKeys());
+    int d = shape.headSize();
+    splitLaunch
+        .set(0, rows.qkv())
+        .set(1, kv.k())
+        .set(2, kv.v())
+        .set(3, rows.sequence())
+        .set(4, rows.keys())
+        .set(5, partial)
+        .set(6, ml)
+        .set(7, AttentionArguments.code(activations))
+        .set(8, d)
+        .set(9, shape.sequences())
+        .set(10, shape.capacity())
+        .set(11, scale);
+    int warps = SPLIT / 32;
+    splitLaunch.run(splits, shape.heads(), rows.rows(), SPLIT, 1, warps * (d + 2) * Float.BYTES);
+    combineLaunch
+        .set(0, partial)
+        .set(1, ml)
+        .set(2, rows.sequence())
+        .set(3, rows.keys())
+        .set(4, y)
+        .set(5, lse)
+        .set(6, splits)
+        .set(7, AttentionArguments.code(activations))
+        .set(8, d)
+        .set(9, shape.sequences())
+        .set(10, shape.capacity())
+        .set(11, scale);
+    combineLaunch.run(shape.heads(), rows.rows(), 1, (d + 31) / 32 * 32, 1, 0);
+  }
+
+  private void check(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
+    AttentionArguments.scale(scale);
+    AttentionArguments.range("rows of a decoding step", rows.rows(), 0, maxRows);
+    AttentionArguments.range("most keys of a row", rows.maxKeys(), 1, shape.capacity());
+    long r = rows.rows();
+    AttentionArguments.buffer(gpu, "qkv", rows.qkv(), activations, r * 3 * shape.width());
+    AttentionArguments.buffer(gpu, "sequence of the rows", rows.sequence(), Element.I32, r);
+    AttentionArguments.buffer(gpu, "keys of the rows", rows.keys(), Element.I32, r);
+    AttentionArguments.buffer(gpu, "K of the cache", kv.k(), cache, shape.elements());
+    AttentionArguments.buffer(gpu, "V of the cache", kv.v(), cache, shape.elements());
+    AttentionArguments.buffer(gpu, "y", y, activations, r * shape.width());
+    AttentionArguments.buffer(gpu, "lse", lse, Element.F32, r * shape.heads());
+  }
+
+  private static int splits(int keys) {
+    return (keys - 1) / SPLIT + 1;
+  }
+
+  /** Frees the memory for partial results. */
+  @Override
+  public void close() {
+    partial.close();
+    ml.close();
+  }
+}

@@ -1,0 +1,98 @@
+package dev.loupe.kernels;
+
+import java.util.List;
+import java.util.Set;
+
+/**
+ * Linear maps of 1 to 8 rows, for decoding: out = x . W^T + b with x [R, in] F32, W [outputs, in]
+ * in F32, F16, BF16 or I8, sums in f32. The time is that of reading W once.
+ *
+ * <p>The bits of a row of out depend on that row of x, W and b alone: not on R, nor on the number
+ * of blocks. The kernels and their order of summation are in gemv.cu.
+ */
+public final class GemvKernels {
+  /** Most rows of a call. */
+  public static final int MAX_ROWS = 8;
+
+  private static final String FAMILY = "gemv";
+
+  static final List<Variant> VARIANTS =
+      List.of(
+          new Variant(
+              FAMILY,
+              "v1",
+              "a warp a row of W and 512 of k, 16 bytes a load, chunks added in order",
+              "1 to 8 rows; rows of W are multiples of 16 bytes",
+              Set.of(Element.F32, Element.F16, Element.BF16, Element.I8),
+              75));
+
+  // as in gemv.cu
+  private static final int CHUNK = 512;
+  private static final int STAGE_FLOATS = 8192;
+  private static final int THREADS = 256;
+  private static final int BLOCKS_A_MULTIPROCESSOR = 8;
+
+  private final Gpu gpu;
+
+  public GemvKernels(Gpu gpu) {
+    this.gpu = gpu;
+  }
+
+  /** True if there is a kernel for the map's shape. */
+  public static boolean takes(LinearMap map) {
+    return map.rowsAre16Bytes();
+  }
+
+  /**
+   * Prepares a call for 1 to 8 rows.
+   *
+   * @param x [R, in] F32
+   * @throws IllegalArgumentException if a buffer is too small, closed, of another element, on
+   *     another GPU or overlaps another, or rows of W are not multiples of 16 bytes
+   */
+  public LinearCall prepare(LinearMap map, DeviceBuffer x, LinearEpilogue epilogue) {
+    return prepare(map, x, epilogue, BLOCKS_A_MULTIPROCESSOR * gpu.multiprocessors());
+  }
+
+  /** Likewise, with at most {@code mostBlocks} blocks. */
+  LinearCall prepare(LinearMap map, DeviceBuffer x, LinearEpilogue epilogue, int mostBlocks) {
+    BufferCheck check = new BufferCheck(FAMILY, gpu);
+    if (!takes(map)) {
+      throw new IllegalArgumentException(
+          "gemv: in is %d, not a multiple of %d, so rows of W are not multiples of 16 bytes; use linear"
+              .formatted(map.in(), 16 / map.weight().element().bytes()));
+    }
+    check.holds("x", x, Element.F32, map.in());
+    LinearArguments arguments = new LinearArguments(check, map, x, epilogue);
+    int maxRows = arguments.maxRows(MAX_ROWS);
+    RowClass[] classes = new RowClass[MAX_ROWS + 1]; // of 1, 2, 4 and 8 rows
+    for (int r = 1; r <= MAX_ROWS && r < 2 * maxRows; r *= 2) {
+      classes[r] = rowClass(arguments, r, mostBlocks);
+    }
+    return rows -> {
+      check.size("rows", rows, 1, maxRows);
+      int r = rows == 1 ? 1 : Integer.highestOneBit(rows - 1) * 2;
+      classes[r].run(rows);
+    };
+  }
+
+  private RowClass rowClass(LinearArguments arguments, int r, int mostBlocks) {
+    LinearMap map = arguments.map();
+    String name = VARIANTS.getFirst().kernel(map.weight().element());
+    String ending = (r == 1 ? "" : "_r" + r) + arguments.ending();
+    Launch launch = arguments.bind(gpu.kernel(FAMILY, name + ending), true);
+    int outputs = r >= 4 ? 8 : 4; // of a block at a time
+    int turns = Math.ceilDiv(map.outputs(), outputs);
+    int turnsOfBlock = Math.ceilDiv(turns, mostBlocks); // as many for each block, or one less
+    int chunks = Math.min(Math.ceilDiv(map.in(), CHUNK), STAGE_FLOATS / CHUNK / r);
+    int sharedBytes = r * chunks * (CHUNK + outputs) * Float.BYTES;
+    return new RowClass(launch, Math.ceilDiv(turns, turnsOfBlock), sharedBytes);
+  }
+
+  /** The kernel for up to a number of rows. */
+  private record RowClass(Launch launch, int blocks, int sharedBytes) {
+    void run(int rows) {
+      launch.set(LinearArguments.rowsAt(true), rows).run(blocks, 1, 1, THREADS, 1, sharedBytes);
+    }
+  }
+}

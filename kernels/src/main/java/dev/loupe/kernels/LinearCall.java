@@ -1,0 +1,17 @@
+package dev.loupe.kernels;
+
+/**
+ * A linear map with all its buffers, checked and ready: one for each place of a model, made once.
+ * Running it allocates nothing. Not for two threads at once.
+ */
+@FunctionalInterface
+public interface LinearCall {
+  /**
+   * Puts the map of the first {@code rows} rows of x on the GPU's stream.
+   *
+   * @throws IllegalArgumentException if {@code rows} is not between 1 and what the buffers and the
+   *     kernel hold
+   * @throws GpuException if a buffer was closed since
+   */
+  void run(int rows);
+}

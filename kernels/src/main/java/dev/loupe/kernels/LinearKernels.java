@@ -1,0 +1,117 @@
+package dev.loupe.kernels;
+
+import java.util.List;
+import java.util.Set;
+
+/**
+ * Linear maps of any number of rows: out = x . W^T + b with x [R, in], W [outputs, in], b
+ * [outputs], sums in f32. Kernels and their reasons are in linear.cu.
+ */
+public final class LinearKernels {
+  private static final String FAMILY = "linear";
+  private static final Set<Element> ELEMENTS = Set.of(Element.F32, Element.F16, Element.BF16);
+
+  static final List<Variant> VARIANTS =
+      List.of(
+          new Variant(FAMILY, "v1", "one thread an output", "", ELEMENTS, 75),
+          new Variant(FAMILY, "v2", "tiles of x and W in shared memory", "", ELEMENTS, 75),
+          new Variant(FAMILY, "v3", "8 x 4 outputs a thread, in registers", "", ELEMENTS, 75),
+          new Variant(
+              FAMILY,
+              "v4",
+              "tensor cores, cp.async, swizzled shared memory; f32 as 3xTF32",
+              "rows of W are multiples of 16 bytes",
+              ELEMENTS,
+              80));
+
+  /** Version, rows and columns of a block's tile, its threads, its shared memory in bytes. */
+  private record Tile(int rows, int cols, int threadsX, int threadsY, int sharedBytes) {
+    static Tile of(Variant variant) {
+      return switch (variant.name()) {
+        case "v1" -> new Tile(8, 32, 32, 8, 0);
+        case "v2" -> new Tile(16, 16, 16, 16, 2 * 16 * 33 * Float.BYTES);
+        // the sums' tile [128, 72], which is larger than the operands'
+        case "v3" -> new Tile(128, 64, 256, 1, 128 * 72 * Float.BYTES);
+        default -> new Tile(128, 64, 128, 1, 2 * (128 + 64) * 128);
+      };
+    }
+  }
+
+  private static final int MAX_GRID_Y = 65_535;
+
+  private final Gpu gpu;
+
+  public LinearKernels(Gpu gpu) {
+    this.gpu = gpu;
+  }
+
+  /** The variant for a map: v4 where card and shape allow, else v3. */
+  public Variant variantFor(LinearMap map) {
+    Variant tensorCores = VARIANTS.getLast();
+    boolean fits =
+        tensorCores.supports(map.weight().element(), gpu.computeCapability())
+            && map.rowsAre16Bytes();
+    return fits ? tensorCores : VARIANTS.get(2);
+  }
+
+  /** Prepares a call of {@link #variantFor}. */
+  public LinearCall prepare(LinearMap map, DeviceBuffer x, LinearEpilogue epilogue) {
+    return prepare(variantFor(map), map, x, epilogue);
+  }
+
+  /**
+   * Prepares a call.
+   *
+   * @param variant one of the family's
+   * @param x [R, in] F32, or the element of W; v4 rounds F32 to that of W
+   * @throws IllegalArgumentException if a buffer is too small, closed, of another element, on
+   *     another GPU or overlaps another, or the variant doesn't take the shape
+   * @throws GpuException if this card lacks what the variant needs
+   */
+  public LinearCall prepare(
+      Variant variant, LinearMap map, DeviceBuffer x, LinearEpilogue epilogue) {
+    BufferCheck check = new BufferCheck("linear " + variant.name(), gpu);
+    Element element = map.weight().element();
+    if (!VARIANTS.contains(variant)) {
+      throw new IllegalArgumentException(
+          "linear: %s %s is not a variant of linear".formatted(variant.family(), variant.name()));
+    }
+    if (!variant.elements().contains(element)) {
+      throw new IllegalArgumentException(
+          "%s: no kernel for W in %s".formatted(check.operation(), element));
+    }
+    if (gpu.computeCapability() < variant.minComputeCapability()) {
+      throw new GpuException(
+          "%s needs compute capability %.1f, this card has %.1f; use v3"
+              .formatted(
+                  check.operation(),
+                  variant.minComputeCapability() / 10.0,
+                  gpu.computeCapability() / 10.0));
+    }
+    if (variant.name().equals("v4") && !map.rowsAre16Bytes()) {
+      throw new IllegalArgumentException(
+          "%s: in is %d, not a multiple of %d, so rows of W are not multiples of 16 bytes; use v3"
+              .formatted(check.operation(), map.in(), 16 / element.bytes()));
+    }
+    LinearArguments arguments = new LinearArguments(check, map, x, epilogue);
+    String wide = x.element() == element ? "" : "_x32";
+    Launch launch =
+        arguments.bind(
+            gpu.kernel(FAMILY, variant.kernel(element) + wide + arguments.ending()), false);
+    Tile tile = Tile.of(variant);
+    int columns = Math.ceilDiv(map.outputs(), tile.cols());
+    int maxRows = arguments.maxRows((long) MAX_GRID_Y * tile.rows());
+    return rows -> {
+      check.size("rows", rows, 1, maxRows);
+      launch
+          .set(LinearArguments.rowsAt(false), rows)
+          .run(
+              columns,
+              Math.ceilDiv(rows, tile.rows()),
+              1,
+              tile.threadsX(),
+              tile.threadsY(),
+              tile.sharedBytes());
+    };
+  }
+}

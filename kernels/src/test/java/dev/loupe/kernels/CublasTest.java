@@ -1,0 +1,249 @@
+package dev.loupe.kernels;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.Random;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Both ways to call cuBLAS, against stand-ins for cuBLAS 12 and 13 that g++ makes for this run. */
+@OnDevice(emulated = true)
+@Timeout(120)
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+class CublasTest {
+  private static final Path SOURCE = Path.of("src/test/fakecublas/libcublas.cpp");
+
+  private Gpu gpu;
+  private SymbolLookup library12;
+  private SymbolLookup library13;
+  private Cublas cublas12;
+  private Cublas cublas13;
+
+  @BeforeAll
+  void compileAndOpen(@TempDir Path folder) throws Exception {
+    assumeTrue(Cublas.library(12).isEmpty() && Cublas.library(13).isEmpty(), "cuBLAS is installed");
+    gpu = Emulator.open();
+    assertTrue(Cublas.open(gpu).isEmpty(), "there is none yet");
+
+    // Once a library is loaded, others find it by its name inside, without a loader path.
+    Path thirteen = compile(folder, 13);
+    System.load(thirteen.toString());
+    library13 = Cublas.library(13).orElseThrow();
+    cublas13 = Cublas.open(gpu).orElseThrow();
+
+    Path twelve = compile(folder, 12);
+    System.load(twelve.toString());
+    library12 = Cublas.library(12).orElseThrow();
+    cublas12 = Cublas.open(gpu).orElseThrow();
+  }
+
+  @AfterAll
+  void closeAll() {
+    if (cublas12 != null) {
+      cublas12.close();
+      cublas12.close();
+      cublas13.close();
+      assertEquals(0, count(library12, "fakecublas_handles"));
+      assertEquals(0, count(library13, "fakecublas_handles"));
+      assertEquals("[]", gpu.liveBuffers().toString());
+      gpu.close();
+      cublas12.close();
+    }
+  }
+
+  private static Path compile(Path folder, int version) throws IOException, InterruptedException {
+    String name = "libcublas.so." + version;
+    Path versions = Files.writeString(folder.resolve("versions"), name + " { global: *; };");
+    Path library = folder.resolve(name);
+    Process compiler;
+    try {
+      compiler =
+          new ProcessBuilder(
+                  "g++",
+                  "-std=c++17",
+                  "-O1",
+                  "-march=native",
+                  "-Wall",
+                  "-Wextra",
+                  "-Werror",
+                  "-shared",
+                  "-fPIC",
+                  "-fvisibility=hidden",
+                  "-DFAKE_VERSION=" + (version * 10_000 + 600),
+                  "-Wl,-soname," + name,
+                  "-Wl,--version-script=" + versions,
+                  SOURCE.toString(),
+                  "-o",
+                  library.toString())
+              .inheritIO()
+              .start();
+    } catch (IOException e) {
+      return Assumptions.abort("no g++ to make a stand-in for cuBLAS with");
+    }
+    assertEquals(0, compiler.waitFor(), "g++ failed");
+    return library;
+  }
+
+  private static int count(SymbolLookup library, String function) {
+    try {
+      return (int)
+          Linker.nativeLinker()
+              .downcallHandle(
+                  library.findOrThrow(function), FunctionDescriptor.of(ValueLayout.JAVA_INT))
+              .invokeExact();
+    } catch (Throwable e) { // declared by every native call
+      throw new IllegalStateException(function, e);
+    }
+  }
+
+  private Cublas cublas(int version) {
+    return version == 12 ? cublas12 : cublas13;
+  }
+
+  @Test
+  void takesTwelveThroughJCudaAndThirteenByItsFunctions() {
+    assertTrue(cublas12 instanceof Cublas12);
+    assertTrue(cublas13 instanceof Cublas13);
+    assertEquals(120_600, cublas12.version());
+    assertEquals(130_600, cublas13.version());
+  }
+
+  private static float[] random(int n, Random random) {
+    float[] values = new float[n];
+    for (int i = 0; i < n; i++) {
+      values[i] = Float.float16ToFloat(Float.floatToFloat16((float) random.nextGaussian()));
+    }
+    return values;
+  }
+
+  private static float rounded(Element element, float value) {
+    return element == Element.BF16 ? Element.fromBf16(Element.toBf16(value)) : value;
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "12,F32,F32,false", "12,F16,F16,false", "12,BF16,BF16,true", "12,F16,F32,true",
+    "13,F32,F32,true", "13,F16,F16,true", "13,BF16,BF16,false", "13,BF16,F32,false"
+  })
+  void multipliesByTheTransposedWeight(int version, Element element, Element result, boolean add) {
+    int before = count(version == 12 ? library12 : library13, "fakecublas_products");
+    int[][] shapes = {{1, 1, 1}, {1, 7, 3}, {5, 31, 33}, {3, 64, 2}, {65, 8, 9}};
+    for (int[] shape : shapes) {
+      int rows = shape[0];
+      int in = shape[1];
+      int out = shape[2];
+      Random random = new Random(rows);
+      float[] x = random(rows * in, random);
+      float[] w = random(out * in, random);
+      float[] y = random(rows * out, random);
+      double[] expected = new double[rows * out];
+      double[] tolerance = new double[rows * out];
+      // one rounding of the result, and in + 1 of sums in f32
+      double last = result == Element.F32 ? 0 : result == Element.F16 ? 0x1p-11 : 0x1p-8;
+      for (int r = 0; r < rows; r++) {
+        for (int o = 0; o < out; o++) {
+          double sum = add ? rounded(result, y[r * out + o]) : 0;
+          double size = Math.abs(sum);
+          for (int i = 0; i < in; i++) {
+            double product =
+                (double) rounded(element, x[r * in + i]) * rounded(element, w[o * in + i]);
+            sum += product;
+            size += Math.abs(product);
+          }
+          expected[r * out + o] = sum;
+          tolerance[r * out + o] = size * (in + 1) * 0x1p-24 + Math.abs(sum) * last + 1e-30;
+        }
+      }
+      try (DeviceBuffer dx = gpu.allocate(element, x.length);
+          DeviceBuffer dw = gpu.allocate(element, w.length);
+          DeviceBuffer dy = gpu.allocate(result, y.length)) {
+        dx.upload(x);
+        dw.upload(w);
+        dy.fill((byte) 0xff);
+        if (add) {
+          dy.upload(y);
+        }
+        cublas(version).linear(dx, dw, dy, rows, in, out, add);
+        dy.download(y);
+      }
+      String what = "cuBLAS %d %s %s".formatted(version, element, Arrays.toString(shape));
+      Close.check(what, expected, y, tolerance);
+    }
+    int after = count(version == 12 ? library12 : library13, "fakecublas_products");
+    assertEquals(shapes.length, after - before, "done by that library");
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {12, 13})
+  void refusesWhatDoesNotFit(int version) {
+    Cublas cublas = cublas(version);
+    try (DeviceBuffer x = gpu.allocate(Element.F16, 6);
+        DeviceBuffer w = gpu.allocate(Element.F16, 12);
+        DeviceBuffer y = gpu.allocate(Element.F16, 8);
+        DeviceBuffer brain = gpu.allocate(Element.BF16, 8);
+        DeviceBuffer ids = gpu.allocate(Element.I32, 100)) {
+      cublas.linear(x, w, y, 2, 3, 4, false);
+      assertEquals(
+          "cuBLAS: x is a buffer of 6 f16, and 9 f16 are needed",
+          Refusal.of(() -> cublas.linear(x, w, y, 3, 3, 4, false)));
+      assertEquals(
+          "cuBLAS: weight is a buffer of 12 f16, and 15 f16 are needed",
+          Refusal.of(() -> cublas.linear(x, w, y, 1, 3, 5, false)));
+      assertEquals(
+          "cuBLAS: y is a buffer of 6 f16, and 8 f16 are needed",
+          Refusal.of(() -> cublas.linear(x, w, x, 2, 3, 4, false)));
+      assertEquals(
+          "cuBLAS: y is a buffer of 8 bf16, and 8 f16 are needed",
+          Refusal.of(() -> cublas.linear(x, w, brain, 2, 3, 4, false)));
+      assertEquals(
+          "cuBLAS: x holds i32, not f32, f16 or bf16",
+          Refusal.of(() -> cublas.linear(ids, w, y, 2, 3, 4, false)));
+      assertEquals(
+          "cuBLAS: rows 2, in 0, out 4: not all positive",
+          Refusal.of(() -> cublas.linear(x, w, y, 2, 0, 4, false)));
+      assertTrue(
+          Refusal.of(() -> cublas.linear(x, w, y, 1 << 30, 1 << 30, 1, false))
+              .contains("1152921504606846976 f16 are needed"));
+      try (Gpu other = Emulator.open()) {
+        DeviceBuffer elsewhere = other.allocate(Element.F16, 8);
+        assertEquals(
+            "cuBLAS: y belongs to another opened GPU",
+            Refusal.of(() -> cublas.linear(x, w, elsewhere, 2, 3, 4, false)));
+      }
+    }
+  }
+
+  @Test
+  void refusesUseAfterItWasClosed() {
+    try (DeviceBuffer x = gpu.allocate(Element.F32, 1)) {
+      Cublas closed = Cublas.open(gpu).orElseThrow();
+      closed.close();
+      assertEquals("cuBLAS was closed", Refusal.of(() -> closed.linear(x, x, x, 1, 1, 1, false)));
+    }
+  }
+
+  @Test
+  void saysWhichStatusTheLibraryReturned() {
+    assertEquals(
+        "cuBLAS failed at it: CUBLAS_STATUS_ARCH_MISMATCH",
+        Refusal.of(() -> Cublas.check(8, "it")));
+  }
+}

@@ -1,0 +1,143 @@
+package dev.loupe.kernels;
+
+import java.util.Arrays;
+import java.util.Random;
+
+/**
+ * A linear map of random numbers and its result in double precision. Values are such as their
+ * elements hold exactly, so that only the kernel's own rounding is measured.
+ */
+final class LinearProblem {
+  /** NaN rows after those in use: who reads or writes too far is seen. */
+  static final int SPARE = 3;
+
+  final Element weightElement;
+  final Element xElement;
+  final int rows;
+  final int in;
+  final int outputs;
+  final float[] x; // [rows + SPARE, in]
+  final float[] w; // [outputs, in]
+  final float[] bias; // [outputs]
+
+  LinearProblem(Element weight, Element x, int rows, int in, int outputs, long seed) {
+    this.weightElement = weight;
+    this.xElement = x;
+    this.rows = rows;
+    this.in = in;
+    this.outputs = outputs;
+    Random random = new Random(seed);
+    this.x = values(random, x, (rows + SPARE) * in);
+    this.w = values(random, weight, outputs * in);
+    this.bias = values(random, Element.F32, outputs);
+    Arrays.fill(this.x, rows * in, this.x.length, Float.NaN);
+  }
+
+  /** Half of them within 1, some of them thousands of times smaller. */
+  private static float[] values(Random random, Element element, int n) {
+    float[] v = new float[n];
+    for (int i = 0; i < n; i++) {
+      float f = random.nextFloat(-1, 1);
+      v[i] = rounded(element, random.nextInt(4) == 0 ? f * 0x1p-12f : f);
+    }
+    return v;
+  }
+
+  static float rounded(Element element, float v) {
+    return switch (element) {
+      case F16 -> Float.float16ToFloat(Float.floatToFloat16(v));
+      case BF16 -> {
+        int bits = Float.floatToRawIntBits(v);
+        yield Float.intBitsToFloat((bits + 0x7fff + (bits >>> 16 & 1)) & 0xffff0000);
+      }
+      default -> v;
+    };
+  }
+
+  /** Half a unit in the last place of a result near {@code v}. */
+  static double rounding(Element element, double v) {
+    return switch (element) {
+      case F16 -> Math.max(Math.abs(v) * 0x1p-11, 0x1p-25);
+      case BF16 -> Math.abs(v) * 0x1p-8;
+      default -> Math.abs(v) * 0x1p-24;
+    };
+  }
+
+  /** x . W^T + b, its possible error in f32, and what an epilogue makes of both. */
+  record Expected(double value, double error) {
+    Expected plus(double residual) {
+      double sum = value + residual;
+      return new Expected(sum, error + rounding(Element.F32, sum));
+    }
+
+    /** No activation is steeper than 1.13; each is a few roundings of numbers up to z, e^z. */
+    Expected activated(Activation f) {
+      double y = activation(f, value);
+      return new Expected(y, 1.2 * error + 1e-5 * Math.abs(y));
+    }
+
+    Expected stored(Element element) {
+      return new Expected(value, error + rounding(element, Math.abs(value) + error));
+    }
+  }
+
+  /**
+   * @param narrowed the element that x is rounded to before it is multiplied
+   * @param splits true if each operand is split in two tf32
+   */
+  Expected expected(int row, int output, boolean withBias, Element narrowed, boolean splits) {
+    double sum = 0;
+    double magnitude = 0;
+    for (int k = 0; k < in; k++) {
+      double product = (double) rounded(narrowed, x[row * in + k]) * w[output * in + k];
+      sum += product;
+      magnitude += Math.abs(product);
+    }
+    double b = withBias ? bias[output] : 0;
+    // every addition errs by a unit in the last place at most (tensor cores may cut off), of a sum
+    // at most the magnitude; hi.hi + hi.lo + lo.hi leaves out 3 * 2^-22 of each product
+    double additions = (splits ? 3.0 * in : in) + 1;
+    double error = magnitude * (additions * 0x1p-23 + (splits ? 3 * 0x1p-22 : 0));
+    return new Expected(sum + b, error + rounding(Element.F32, sum + b));
+  }
+
+  private static double activation(Activation f, double x) {
+    return switch (f) {
+      case NONE -> x;
+      case GELU_NEW ->
+          0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)));
+      case GELU -> 0.5 * x * erfc(-x / Math.sqrt(2));
+      case RELU -> Math.max(x, 0);
+      case SILU -> x / (1 + Math.exp(-x));
+      case TANH -> Math.tanh(x);
+      case QUICK_GELU -> x / (1 + Math.exp(-1.702 * x));
+    };
+  }
+
+  /** By its Taylor series near 0, by its continued fraction further out: good to 1e-12. */
+  private static double erfc(double x) {
+    if (x < 0) {
+      return 2 - erfc(-x);
+    }
+    if (x > 2.5) {
+      double fraction = 0;
+      for (int n = 80; n > 0; n--) {
+        fraction = n / 2.0 / (x + fraction);
+      }
+      return Math.exp(-x * x) / (Math.sqrt(Math.PI) * (x + fraction));
+    }
+    double term = x;
+    double sum = x;
+    for (int n = 1; n < 60; n++) {
+      term *= -x * x / n;
+      sum += term / (2 * n + 1);
+    }
+    return 1 - sum * 2 / Math.sqrt(Math.PI);
+  }
+
+  @Override
+  public String toString() {
+    return "W %s, x %s, R %d, in %d, out %d"
+        .formatted(weightElement.suffix(), xElement.suffix(), rows, in, outputs);
+  }
+}
