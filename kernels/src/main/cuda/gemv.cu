@@ -26,6 +26,9 @@ constexpr int GROUP = 64;           // int8 weights under one scale
 constexpr int STAGE_FLOATS = 8192;  // of x in shared memory at a time: 32 KB
 constexpr int GEMV_THREADS = 256, WARPS = GEMV_THREADS / 32;
 
+// Blocks that shall fit a multiprocessor: as many as the registers of R rows allow without spilling.
+constexpr int gemv_blocks(int r) { return r == 8 ? 2 : r == 4 ? 3 : 4; }
+
 // 16 bytes of weights, widened 4 at a time.
 __device__ __forceinline__ unsigned word(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
@@ -208,20 +211,20 @@ struct Gemv {
 };
 
 #define GEMV_KERNELS(name, R, W)                                                                  \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS) gemv_v1_##name(                      \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R)) gemv_v1_##name(          \
       const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
       const float* __restrict__ bias, void* __restrict__ out, int rows, int in, int outputs,      \
       int element, int activation) {                                                              \
     Gemv<R, W>::run(x, w, scales, rows, in, Output{bias, out, outputs, element, activation});     \
   }                                                                                               \
   EXPORT_KERNEL(gemv_v1_##name)                                                                   \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS) gemv_v1_##name##_residual(           \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R)) gemv_v1_##name##_residual( \
       const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
       const float* __restrict__ bias, float* __restrict__ acc, int rows, int in, int outputs) {   \
     Gemv<R, W>::run(x, w, scales, rows, in, Residual{bias, acc, outputs});                        \
   }                                                                                               \
   EXPORT_KERNEL(gemv_v1_##name##_residual)                                                        \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS) gemv_v1_##name##_qkv(                \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R)) gemv_v1_##name##_qkv(    \
       const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
       const float* __restrict__ bias, void* __restrict__ qkv, int rows, int in, int outputs,      \
       int element, void* __restrict__ keys, void* __restrict__ values,                            \

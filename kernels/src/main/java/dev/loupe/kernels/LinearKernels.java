@@ -82,11 +82,11 @@ public final class LinearKernels {
     }
     if (gpu.computeCapability() < variant.minComputeCapability()) {
       throw new GpuException(
-          "%s needs compute capability %.1f, this card has %.1f; use v3"
+          "%s needs compute capability %s, this card has %s; use v3"
               .formatted(
                   check.operation(),
-                  variant.minComputeCapability() / 10.0,
-                  gpu.computeCapability() / 10.0));
+                  dotted(variant.minComputeCapability()),
+                  dotted(gpu.computeCapability())));
     }
     if (variant.name().equals("v4") && !map.rowsAre16Bytes()) {
       throw new IllegalArgumentException(
@@ -113,5 +113,9 @@ public final class LinearKernels {
               tile.threadsY(),
               tile.sharedBytes());
     };
+  }
+
+  private static String dotted(int computeCapability) {
+    return computeCapability / 10 + "." + computeCapability % 10;
   }
 }

@@ -286,6 +286,24 @@ class LinearKernelsTest {
   }
 
   @OnDevice(emulated = true)
+  @Test
+  void olderCardsGetTheVersionWithoutTensorCores() {
+    Emulator.card(75, -1, -1, -1);
+    LinearProblem p = new LinearProblem(F32, F32, 2, 8, 4, SEED);
+    try (Gpu turing = Gpu.open(0);
+        LinearBuffers b = new LinearBuffers(turing, p, true)) {
+      LinearKernels kernels = new LinearKernels(turing);
+      assertEquals("v3", kernels.variantFor(b.map).name());
+      Output out = new Output(b.target(F32), Activation.NONE);
+      assertEquals(
+          "linear v4 needs compute capability 8.0, this card has 7.5; use v3",
+          Refusal.of(() -> kernels.prepare(LinearKernels.VARIANTS.getLast(), b.map, b.x, out)));
+    } finally {
+      Emulator.usualCard();
+    }
+  }
+
+  @OnDevice(emulated = true)
   @ParameterizedTest
   @MethodSource("kernels")
   void sharedMemoryHasNoBankConflicts(Variant variant, Element weight, Element x) {
