@@ -1,5 +1,6 @@
 #include "fiber.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -33,6 +34,8 @@ void fiber_create(Fiber& fiber) {
   }
   mprotect(mapped, PAGE, PROT_NONE);
   fiber.stack = static_cast<char*>(mapped) + PAGE;
+  fiber.asan_stack = fiber.stack;
+  fiber.asan_stack_bytes = STACK_BYTES;
 #ifdef EMU_TSAN
   fiber.tsan_fiber = __tsan_create_fiber(0);
 #endif
@@ -48,6 +51,14 @@ void fiber_renew(Fiber& fiber) {
 
 void fiber_adopt(Fiber& host) {
   (void)host;
+#ifdef EMU_ASAN
+  pthread_attr_t attributes;
+  void* lowest;
+  pthread_getattr_np(pthread_self(), &attributes);
+  pthread_attr_getstack(&attributes, &lowest, &host.asan_stack_bytes);
+  pthread_attr_destroy(&attributes);
+  host.asan_stack = lowest;
+#endif
 #ifdef EMU_TSAN
   host.tsan_fiber = __tsan_get_current_fiber();
 #endif
@@ -107,7 +118,7 @@ void fiber_prepare(Fiber& fiber, void (*entry)()) {
 void fiber_switch(Fiber& from, Fiber& to, bool ends) {
   (void)ends;
 #ifdef EMU_ASAN
-  __sanitizer_start_switch_fiber(ends ? nullptr : &from.asan_fake_stack, to.stack, to.stack ? STACK_BYTES : 0);
+  __sanitizer_start_switch_fiber(ends ? nullptr : &from.asan_fake_stack, to.asan_stack, to.asan_stack_bytes);
 #endif
 #ifdef EMU_TSAN
   // no_sync: a switch orders nothing, only the barriers do. That is what makes a missing one show in any schedule.

@@ -14,10 +14,12 @@ namespace emu {
 
 struct Fiber {
   void* stack_pointer = nullptr;
-  char* stack = nullptr;  // null for the host's own stack
+  char* stack = nullptr;  // null for the host's own
 #ifdef EMU_UCONTEXT
   ucontext_t context;
 #endif
+  const void* asan_stack = nullptr;  // lowest address, and size
+  size_t asan_stack_bytes = 0;
   void* asan_fake_stack = nullptr;
   void* tsan_fiber = nullptr;
   int in_runtime = 0;  // RuntimeScopes open on this fiber

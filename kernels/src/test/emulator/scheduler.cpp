@@ -190,15 +190,15 @@ void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
   }
 }
 
+#ifdef EMU_TSAN
 /** Runs on the fibers of a failed launch, so that TSan knows that the host comes after all they did. */
-[[maybe_unused]] void dropped_main() {
+void dropped_main() {
   fiber_entered(s.running->fiber);
   tsan_release(&s.end_tag);
   switch_to(nullptr, true);
 }
 
 void drop_threads() {
-#ifdef EMU_TSAN
   for (auto& block : s.blocks) {
     for (CudaThread* t : block->threads) {
       if (t->state == State::exited) continue;
@@ -207,13 +207,15 @@ void drop_threads() {
       fiber_renew(t->fiber);
     }
   }
-#endif
 }
+#endif
 
 void run_ready() {
   tsan_release(&s.launch_tag);
   switch_to(take_ready(), false);
+#ifdef EMU_TSAN
   if (!s.error.empty()) drop_threads();
+#endif
   for (auto& block : s.blocks) {
     for (Warp& warp : block->warps) count_conflicts(warp);
   }

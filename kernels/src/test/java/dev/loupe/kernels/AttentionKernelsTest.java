@@ -64,6 +64,7 @@ class AttentionKernelsTest {
   }
 
   /** What came back. */
+  @SuppressWarnings("ArrayRecordComponent") // not compared
   private record Result(float[] y, float[] lse) {}
 
   private static List<Arguments> variants() {
@@ -362,7 +363,8 @@ class AttentionKernelsTest {
   }
 
   private static void assertIllegal(String part, Executable what) {
-    String message = assertThrows(IllegalArgumentException.class, what).getMessage();
+    String message =
+        String.valueOf(assertThrows(IllegalArgumentException.class, what).getMessage());
     assertTrue(message.contains(part), message);
   }
 

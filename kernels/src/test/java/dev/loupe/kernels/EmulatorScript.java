@@ -1,0 +1,51 @@
+package dev.loupe.kernels;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/** Runs a script of {@code src/test/emulator}, for what the sanitizers check: not with a JVM. */
+final class EmulatorScript {
+  private static final Path FOLDER = Path.of("src", "test", "emulator");
+
+  private EmulatorScript() {}
+
+  /** Runs it with a folder of its own under target; its output is the message if it fails. */
+  static void run(String name) throws IOException, InterruptedException {
+    assumeTrue(onPath("g++") && onPath("bash"), "no g++ or no bash: the emulator is left out");
+    Path work = Files.createDirectories(Path.of("target", "emulator-" + name.replace(".sh", "")));
+    Path output = work.resolve("output");
+    ProcessBuilder builder =
+        new ProcessBuilder(List.of("bash", FOLDER.resolve(name).toString(), work.toString()));
+    builder.redirectErrorStream(true).redirectOutput(output.toFile());
+    // The scripts' processes have no business with the stand-in driver of this JVM.
+    builder.environment().remove("LD_LIBRARY_PATH");
+    Process process = builder.start();
+    if (!process.waitFor(10, TimeUnit.MINUTES)) {
+      process.destroyForcibly();
+    }
+    int status = process.waitFor();
+    assertEquals(0, status, () -> read(output));
+  }
+
+  private static String read(Path file) {
+    try {
+      return new String(Files.readAllBytes(file), StandardCharsets.UTF_8);
+    } catch (IOException e) {
+      return e.toString();
+    }
+  }
+
+  private static boolean onPath(String program) {
+    return Arrays.stream(System.getenv().getOrDefault("PATH", "").split(File.pathSeparator, -1))
+        .anyMatch(folder -> Files.isExecutable(Path.of(folder, program)));
+  }
+}

@@ -1,0 +1,11 @@
+package dev.loupe.kernels;
+
+import org.junit.jupiter.api.Test;
+
+/** The emulator itself, plain and with the sanitizers: right kernels pass, planted bugs do not. */
+final class EmulatorSelfTest {
+  @Test
+  void plantedBugsAreFound() throws Exception {
+    EmulatorScript.run("check.sh");
+  }
+}

@@ -1,0 +1,11 @@
+package dev.loupe.kernels;
+
+import org.junit.jupiter.api.Test;
+
+/** Thirty known bugs, one at a time in the attention kernels, must all be caught. */
+final class MutationCheckTest {
+  @Test
+  void everyMutantIsCaught() throws Exception {
+    EmulatorScript.run("mutations.sh");
+  }
+}
