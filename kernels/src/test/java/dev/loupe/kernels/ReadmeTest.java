@@ -15,8 +15,7 @@ class ReadmeTest {
   @Test
   void tablesAreUpToDate() throws IOException {
     String readme = Files.readString(Path.of("README.md"));
-    for (String family :
-        KernelCatalogue.all().stream().map(Variant::family).distinct().toList()) {
+    for (String family : KernelCatalogue.all().stream().map(Variant::family).distinct().toList()) {
       String table = table(family, Files.readAllLines(Path.of("resources.tsv")));
       assertTrue(
           readme.contains(table),
@@ -42,7 +41,9 @@ class ReadmeTest {
       IntSummaryStatistics registers =
           rows.stream().mapToInt(row -> Integer.parseInt(row[2])).summaryStatistics();
       int spills =
-          rows.stream().mapToInt(row -> Integer.parseInt(row[4]) + Integer.parseInt(row[5])).max()
+          rows.stream()
+              .mapToInt(row -> Integer.parseInt(row[4]) + Integer.parseInt(row[5]))
+              .max()
               .orElse(0);
       table.append(
           "| %s | %s | %s | %s | sm_%d | %s | %s | not yet measured |\n"
@@ -50,7 +51,10 @@ class ReadmeTest {
                   v.name(),
                   v.idea(),
                   v.limits().isEmpty() ? "none" : v.limits(),
-                  v.elements().stream().sorted().map(Element::suffix).collect(Collectors.joining(" ")),
+                  v.elements().stream()
+                      .sorted()
+                      .map(Element::suffix)
+                      .collect(Collectors.joining(" ")),
                   v.minComputeCapability(),
                   rows.isEmpty()
                       ? "-"
