@@ -2,7 +2,7 @@
 # takes more than the table says, and for a kernel that is not in it. Numbers of another nvcc are no
 # news about the sources: then it only tells.
 function row() { return $1 "\t" $2 }
-function complain(text) { print "kernels: " text; complaints++ }
+function complain(text) { complaint[++complaints] = "kernels: " text }
 
 /^# nvcc / { version[NR == FNR] = $0; next }
 $1 == "kernel" { for (i = 3; i <= NF; i++) column[i] = $i; next }
@@ -22,6 +22,7 @@ END {
   foreign = version[1] != version[0]
   update = "kernels/build/compile-cuda --update"
   if (complaints && !foreign) {
+    for (i = 1; i <= complaints; i++) print complaint[i]
     print "kernels: make that better, or record it in the same change: " update
     exit 1
   }

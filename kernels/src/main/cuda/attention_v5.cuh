@@ -1,11 +1,12 @@
 // Version 5: two row tiles a warp.
 //
-// Idea: at 16 rows a warp, version 4 reads 1 KB of K or V fragments from shared memory for every 16 mma,
-//   about as long as the tensor cores need for them. Here a warp owns 32 rows (Br = 128), so
-//   every fragment serves two mma and shared memory works half as much for the same product.
+// Idea: at 16 rows a warp, version 4 reads 512 bytes of K or V from shared memory for every two mma,
+//   which takes it about as long as the tensor cores take for them. Here a warp owns 32 rows
+//   (Br = 128), so what is read serves four mma, and shared memory has half as much to do.
 // Changed from version 4: nothing else.
 // Limits: half as many blocks, too few for a short prompt on a large card; registers end it at
-//   D = 80. Kernels for D up to 64 and 80. Registers (sm_80): 231, 247, no spills.
+//   D = 80. Kernels for D up to 64 and 80.
+// Registers: 231 and 247 on sm_80, no spills; 255 on sm_100 and sm_120 with spills of up to 32 bytes.
 // Gain: not yet measured.
 #pragma once
 #include "attention_v4.cuh"
