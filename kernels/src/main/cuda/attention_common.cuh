@@ -1,4 +1,4 @@
-// What all versions of prefill attention share: the problem, its addresses, 4-wide loads and stores.
+// What all versions of prefill attention share: the problem and its addresses.
 //
 // For every row of the pass and every head:  s = scale * q . k over the keys that the mask admits,
 // p = softmax(s), y = p . v, lse = ln sum exp(s). The rows come in segments: rows of one sequence,
@@ -62,23 +62,3 @@ struct HeadSegment {
     return p.causal ? min(firstPosition + row + 1, keyCount) : keyCount;
   }
 };
-
-// Four neighbouring elements as floats; the address is a multiple of four elements.
-template <class E>
-__device__ __forceinline__ float4 load4(const E* p) {
-  struct alignas(4 * sizeof(E)) Four {
-    E x, y, z, w;
-  };
-  const Four v = *reinterpret_cast<const Four*>(p);
-  return make_float4(to_float(v.x), to_float(v.y), to_float(v.z), to_float(v.w));
-}
-
-// Four neighbouring elements from floats, each times `factor`.
-template <class E>
-__device__ __forceinline__ void store4(E* p, const float* x, float factor) {
-  struct alignas(4 * sizeof(E)) Four {
-    E x, y, z, w;
-  };
-  *reinterpret_cast<Four*>(p) = Four{from_float<E>(x[0] * factor), from_float<E>(x[1] * factor),
-                                     from_float<E>(x[2] * factor), from_float<E>(x[3] * factor)};
-}

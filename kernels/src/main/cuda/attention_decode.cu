@@ -41,8 +41,8 @@ __device__ __forceinline__ void decode_split(
     uint4 v[U][CH];  // the first rows of V are on their way while the scores meet
     load_keys<T, CH, U>(V, 0, valid, D, v);
     const bool mine = lane_key() < valid;
-    const float m = warp_max(mine ? s : negative_infinity());
-    const float p = mine ? exp2f((s - m) * scale_log2) : 0.f;
+    const float m = warp_max(mine ? s : -INFINITY);
+    const float p = mine ? exp2_approx((s - m) * scale_log2) : 0.f;
     const float l = warp_sum(p);
     float o[CH * E];
 #pragma unroll
@@ -85,7 +85,7 @@ __device__ __forceinline__ void decode_split(
   for (int w = 1; w < warps; w++) m = fmaxf(m, sm[w]);
   const int d = threadIdx.x;
   for (int w = 0; w < warps; w++) {
-    const float weight = exp2f((sm[w] - m) * scale_log2);
+    const float weight = exp2_approx((sm[w] - m) * scale_log2);
     l = fmaf(weight, sl[w], l);
     if (d < D) o = fmaf(weight, O[w * D + d], o);
   }
@@ -116,8 +116,9 @@ __device__ __forceinline__ void decode(
   }
 }
 
-#define DECODE(name, T)                                                                                                              \
-  extern "C" __global__ void __launch_bounds__(128, 3) name(                                                                            \
+// blocks: how many shall fit a multiprocessor, as many as the registers allow without spilling.
+#define DECODE(name, T, blocks)                                                                                                      \
+  extern "C" __global__ void __launch_bounds__(128, blocks) name(                                                                     \
       const void* __restrict__ qkv, const T* __restrict__ K, const T* __restrict__ V, const int* __restrict__ sequence,              \
       const int* __restrict__ keys, float* __restrict__ partial, float2* __restrict__ ml, int element, int D, int sequences,         \
       int capacity, float scale) {                                                                                                   \
@@ -125,9 +126,9 @@ __device__ __forceinline__ void decode(
   }                                                                                                                                  \
   EXPORT_KERNEL(name)
 
-DECODE(attention_decode_v1_f32, float)
-DECODE(attention_decode_v1_f16, __half)
-DECODE(attention_decode_v1_bf16, __nv_bfloat16)
+DECODE(attention_decode_v1_f32, float, 2)
+DECODE(attention_decode_v1_f16, __half, 3)
+DECODE(attention_decode_v1_bf16, __nv_bfloat16, 3)
 
 // Joins the splits of a row in order: y = sum w O / sum w l, w = exp(scale (m - max m)); lse = scale max m + log(sum w l).
 // Grid (H, R), D threads rounded up to whole warps, no shared memory.
@@ -137,9 +138,9 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode_v1_combine_f3
     void* __restrict__ y, float* __restrict__ lse, int splits, int element, int D, int sequences, int capacity, float scale) {
   const int h = blockIdx.x, H = gridDim.x, r = blockIdx.y, d = threadIdx.x, n = keys[r];
   const size_t row = (size_t)r * H + h;
-  float out = not_a_number(), log_sum = not_a_number();
+  float out = NAN, log_sum = NAN;
   if (n == 0) {
-    out = 0.f, log_sum = negative_infinity();
+    out = 0.f, log_sum = -INFINITY;
   } else if (inside(sequence[r], n, sequences, capacity, splits)) {
     const int used = (n + SPLIT - 1) / SPLIT;
     const float scale_log2 = scale * LOG2E;
@@ -147,22 +148,13 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode_v1_combine_f3
     float m = ml[0].x, l = 0.f, o = 0.f;
     for (int s = 1; s < used; s++) m = fmaxf(m, ml[s].x);
     for (int s = 0; s < used; s++) {
-      const float weight = exp2f((ml[s].x - m) * scale_log2);
+      const float weight = exp2_approx((ml[s].x - m) * scale_log2);
       l = fmaf(weight, ml[s].y, l);
       if (d < D) o = fmaf(weight, partial[(size_t)s * D + d], o);
     }
     out = o / l, log_sum = fmaf(m, scale, logf(l));
   }
-  if (d < D) {
-    const size_t i = row * D + d;
-    if (element == F32) {
-      static_cast<float*>(y)[i] = out;
-    } else if (element == F16) {
-      static_cast<__half*>(y)[i] = __float2half_rn(out);
-    } else {
-      static_cast<__nv_bfloat16*>(y)[i] = __float2bfloat16_rn(out);
-    }
-  }
+  if (d < D) store(y, row * D + d, element, out);
   if (d == 0) lse[row] = log_sum;
 }
 EXPORT_KERNEL(attention_decode_v1_combine_f32)

@@ -35,7 +35,7 @@ struct Cell {
     // one rounding in the exponent: a large probability has a small exponent, however large both terms are
     return scores ? dot * scale : expf(fmaf(dot, scale, -lse));
   }
-  __device__ __forceinline__ float masked() const { return scores ? negative_infinity() : 0.f; }
+  __device__ __forceinline__ float masked() const { return scores ? -INFINITY : 0.f; }
 };
 
 template <class T, int CH>
@@ -65,7 +65,7 @@ template <class T> __device__ __forceinline__ void map_rows(MAP_PARAMETERS(T)) {
   const bool good = h >= 0 && h < H && inside(segment, sequences, capacity);
   const int keys = good ? keys_of(segment, row, flags & CAUSAL) : 0, valid = min(32, keys - first);
   if (packed && valid <= 0) return;
-  float value = good ? cell.masked() : not_a_number();
+  float value = good ? cell.masked() : NAN;
   if (valid > 0) {
     constexpr int LINE = 8 * per16<T>;
     const T* k = K + (((size_t)segment.z * H + h) * capacity + first) * D;
@@ -146,7 +146,7 @@ template <class T, bool TENSOR = false> __device__ __forceinline__ void map_tile
     for (int c = 0; c < Bc; c += 32) {
       const int key = first + c + lane;
       if (key >= end) continue;
-      const float value = key < row_keys ? cell.of(S[i * S_STRIDE + c + lane], log_sum) : good ? cell.masked() : not_a_number();
+      const float value = key < row_keys ? cell.of(S[i * S_STRIDE + c + lane], log_sum) : good ? cell.masked() : NAN;
       store_as(out, at + key, value, half);
     }
   }

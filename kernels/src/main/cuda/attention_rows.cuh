@@ -8,23 +8,8 @@
 
 #include "element.cuh"
 
-// The codes of Element in kernel parameters.
-enum { F32 = 0, F16 = 1, BF16 = 2 };
-
-__device__ __forceinline__ constexpr int element_of(float) { return F32; }
-__device__ __forceinline__ constexpr int element_of(__half) { return F16; }
-__device__ __forceinline__ constexpr int element_of(__nv_bfloat16) { return BF16; }
-
 constexpr unsigned FULL_WARP = 0xffffffffu;
 constexpr float LOG2E = 1.4426950408889634f;
-
-__device__ __forceinline__ float float_of(unsigned bits) {
-  float x;
-  memcpy(&x, &bits, 4);
-  return x;
-}
-__device__ __forceinline__ float negative_infinity() { return float_of(0xff800000u); }
-__device__ __forceinline__ float not_a_number() { return float_of(0x7fffffffu); }
 
 // The elements of a chunk as floats.
 template <class T, int N> __device__ __forceinline__ void unpack(const void* bits, float* x) {
@@ -35,18 +20,10 @@ template <class T, int N> __device__ __forceinline__ void unpack(const void* bit
 }
 
 // Four neighbours of an array whose element is known at run time only; index a multiple of 4.
-__device__ __forceinline__ void load4(const void* a, size_t index, int element, float* x) {
-  if (element == F32) {
-    const float4 v = *reinterpret_cast<const float4*>(static_cast<const float*>(a) + index);
-    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-    return;
-  }
-  const uint2 v = *reinterpret_cast<const uint2*>(static_cast<const unsigned short*>(a) + index);
-  if (element == F16) {
-    unpack<__half, 4>(&v, x);
-  } else {
-    unpack<__nv_bfloat16, 4>(&v, x);
-  }
+__device__ __forceinline__ float4 load4(const void* a, size_t index, int element) {
+  if (element == F32) return load4(static_cast<const float*>(a) + index);
+  if (element == F16) return load4(static_cast<const __half*>(a) + index);
+  return load4(static_cast<const __nv_bfloat16*>(a) + index);
 }
 
 // This lane's chunks of q; zero beyond D, so that a chunk there adds nothing.
@@ -60,11 +37,9 @@ __device__ __forceinline__ void load_q(const void* qkv, size_t index, int elemen
     const int d = (i + 8 * j) * E;
 #pragma unroll
     for (int e = 0; e < E; e += 4) {
-      if (d < D) {
-        load4(qkv, index + d + e, element, &q[j * E + e]);
-      } else {
-        q[j * E + e] = q[j * E + e + 1] = q[j * E + e + 2] = q[j * E + e + 3] = 0.f;
-      }
+      const float4 x = d < D ? load4(qkv, index + d + e, element) : make_float4(0.f, 0.f, 0.f, 0.f);
+      float* to = &q[j * E + e];
+      to[0] = x.x, to[1] = x.y, to[2] = x.z, to[3] = x.w;
     }
   }
 }

@@ -21,7 +21,7 @@ struct TopList {
   float score;
   int key;
 
-  __device__ __forceinline__ void clear() { score = negative_infinity(), key = INT_MAX; }
+  __device__ __forceinline__ void clear() { score = -INFINITY, key = INT_MAX; }
 
   static __device__ __forceinline__ bool before(float a, int a_key, float b, int b_key) {
     return a > b || (a == b && a_key < b_key);
@@ -76,13 +76,13 @@ __device__ __forceinline__ void write_row(
     const RowSums& sums, const TopList& top) {
   const int lane = threadIdx.x & 31;
   if (lane == 0) {
-    entropy[at] = good ? sums.entropy : not_a_number();
-    distance[at] = good ? sums.distance : not_a_number();
+    entropy[at] = good ? sums.entropy : NAN;
+    distance[at] = good ? sums.distance : NAN;
   }
   if (lane < k) {
     const bool filled = good && top.key != INT_MAX;
     top_keys[at * k + lane] = filled ? top.key : -1;
-    top_p[at * k + lane] = filled ? expf(fmaf(top.score, scale, -lse)) : good ? 0.f : not_a_number();
+    top_p[at * k + lane] = filled ? expf(fmaf(top.score, scale, -lse)) : good ? 0.f : NAN;
   }
 }
 
@@ -240,8 +240,8 @@ template <class T, bool TENSOR = false> __device__ __forceinline__ void stats_ti
 STATS(attention_stats_v1_f32, float, stats_rows<float>, (128, 4))
 STATS(attention_stats_v1_f16, __half, stats_rows<__half>, (128, 4))
 STATS(attention_stats_v1_bf16, __nv_bfloat16, stats_rows<__nv_bfloat16>, (128, 4))
-STATS(attention_stats_v2_f32, float, stats_tile<float>, (TILE_THREADS, 2))
-STATS(attention_stats_v2_f16, __half, stats_tile<__half>, (TILE_THREADS, 2))
-STATS(attention_stats_v2_bf16, __nv_bfloat16, stats_tile<__nv_bfloat16>, (TILE_THREADS, 2))
+STATS(attention_stats_v2_f32, float, stats_tile<float>, (TILE_THREADS, 1))
+STATS(attention_stats_v2_f16, __half, stats_tile<__half>, (TILE_THREADS, 1))
+STATS(attention_stats_v2_bf16, __nv_bfloat16, stats_tile<__nv_bfloat16>, (TILE_THREADS, 1))
 STATS(attention_stats_v3_f16, __half, (stats_tile<__half, true>), (TILE_THREADS, 2))
 STATS(attention_stats_v3_bf16, __nv_bfloat16, (stats_tile<__nv_bfloat16, true>), (TILE_THREADS, 2))

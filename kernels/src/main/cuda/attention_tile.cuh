@@ -77,14 +77,15 @@ __device__ __forceinline__ void score_tile(
 #pragma unroll
     for (int pass = 0; pass < 2; pass++) {
       const int row = pass * 32 + (thread >> 3), c = (thread & 7) * 4, d = d0 + c;
-      float x[4] = {};
-      if (row < rows && d < D) load4(qkv, q_index + row * q_stride + d, element, x);
+      const float4 none = make_float4(0.f, 0.f, 0.f, 0.f);
+      const float4 q = row < rows && d < D ? load4(qkv, q_index + row * q_stride + d, element) : none;
+      const float qs[4] = {q.x, q.y, q.z, q.w};
 #pragma unroll
-      for (int e = 0; e < 4; e++) sQ[(c + e) * Br + (row ^ c)] = x[e];
-      float k[4] = {};
-      if (row < keys && d < D) load4(K, (size_t)row * D + d, element_of(T{}), k);
+      for (int e = 0; e < 4; e++) sQ[(c + e) * Br + (row ^ c)] = qs[e];
+      const float4 k = row < keys && d < D ? load4(K + (size_t)row * D + d) : none;
+      const float ks[4] = {k.x, k.y, k.z, k.w};
 #pragma unroll
-      for (int e = 0; e < 4; e++) sK[(c + e) * Bc + (row ^ c)] = k[e];
+      for (int e = 0; e < 4; e++) sK[(c + e) * Bc + (row ^ c)] = ks[e];
     }
     __syncthreads();
 #pragma unroll
@@ -123,13 +124,6 @@ __device__ __forceinline__ void copy_tile(const T* __restrict__ rows, size_t row
     }
   }
   cp_async_commit();
-}
-
-__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, __half) {
-  mma_m16n8k16_f16(d, a, b0, b1);
-}
-__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, __nv_bfloat16) {
-  mma_m16n8k16_bf16(d, a, b0, b1);
 }
 
 // This warp's 16 rows x 32 keys of Q K^T: rows 16 (warp / 2), keys 32 (warp % 2); acc [4 times 8 keys] as the fragments of mma.

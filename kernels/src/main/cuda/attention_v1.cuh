@@ -4,7 +4,7 @@
 //   thread normalises one row, one thread makes one output. The yardstick for the others.
 // Limits: scratch of H * R * keys floats, written once and read three times; every thread reads its
 //   q, k and v rows from global memory again; the softmax has one thread per row.
-// Any D. Registers (sm_80): 31 to 40. Gain: not yet measured.
+// Any D. Gain: not yet measured.
 #pragma once
 #include "attention_common.cuh"
 

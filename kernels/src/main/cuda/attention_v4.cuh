@@ -9,22 +9,9 @@
 //   the place of exp, and only tiles on the diagonal or at the end are masked.
 // Limits: f16 and bf16; a K or V fragment read from shared memory serves 16 rows only.
 // D a multiple of 8 up to 128; one kernel for D up to 16, 32, 64, 80, 96, 128, the rest filled with
-// zeros. Registers (sm_80): 90, 114, 148, 179, 190, 211, no spills. Gain: not yet measured.
+// zeros. Gain: not yet measured.
 #pragma once
 #include "attention_common.cuh"
-
-__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
-                                    __half) {
-  mma_m16n8k16_f16(d, a, b0, b1);
-}
-__device__ __forceinline__ void mma(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1,
-                                    __nv_bfloat16) {
-  mma_m16n8k16_bf16(d, a, b0, b1);
-}
-__device__ __forceinline__ unsigned pack(float lo, float hi, __half) { return pack_f16x2(lo, hi); }
-__device__ __forceinline__ unsigned pack(float lo, float hi, __nv_bfloat16) {
-  return pack_bf16x2(lo, hi);
-}
 
 // Byte offset of a chunk (16 bytes) in a tile of [rows, DMAX] 16-bit elements in shared memory.
 // Eight rows at one chunk, which is what ldmatrix reads, must lie in eight different groups of 4
@@ -107,7 +94,7 @@ struct QueryTile {
       for (int n = 0; n < Bc / 8; n++) mNew = fmaxf(mNew, fmaxf(s[n][2 * i], s[n][2 * i + 1]));
       mNew = fmaxf(mNew, __shfl_xor_sync(0xffffffffu, mNew, 1));
       mNew = fmaxf(mNew, __shfl_xor_sync(0xffffffffu, mNew, 2));
-      const float shrink = exp2f((m[i] - mNew) * scaleLog2);  // 0 at first, when m is -inf
+      const float shrink = exp2_approx((m[i] - mNew) * scaleLog2);  // 0 at first, when m is -inf
       m[i] = mNew;
       l[i] *= shrink;
 #pragma unroll
@@ -120,7 +107,7 @@ struct QueryTile {
       for (int n = 0; n < Bc / 8; n++)
 #pragma unroll
         for (int e = 2 * i; e < 2 * i + 2; e++) {
-          s[n][e] = exp2f(fmaf(s[n][e], scaleLog2, shift));
+          s[n][e] = exp2_approx(fmaf(s[n][e], scaleLog2, shift));
           l[i] += s[n][e];
         }
     }

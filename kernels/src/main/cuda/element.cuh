@@ -1,5 +1,5 @@
 // What all kernel families share: elements in memory (f32, f16, bf16) with float in between,
-// 16-byte accesses, sums in a fixed order, and the activations.
+// wide accesses, tensor-core steps by element, sums in a fixed order, and the activations.
 #pragma once
 #include "gpu.cuh"
 
@@ -7,6 +7,9 @@
 #include <cstring>
 
 // ---- Elements. load/store convert one; storing rounds to nearest even.
+
+// The element of a pointer to void, where it is known at run time only; numbered as in Element.java.
+enum ElementCode { F32, F16, BF16 };
 
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
@@ -36,6 +39,16 @@ __device__ __forceinline__ void store(E* p, float x) {
   *p = from_float<E>(x);
 }
 
+__device__ __forceinline__ void store(void* p, size_t i, int element, float x) {
+  if (element == F32) {
+    store(static_cast<float*>(p) + i, x);
+  } else if (element == F16) {
+    store(static_cast<__half*>(p) + i, x);
+  } else {
+    store(static_cast<__nv_bfloat16*>(p) + i, x);
+  }
+}
+
 // ---- 16 bytes at once: 4 f32 or 8 f16/bf16. The address must be a multiple of 16.
 
 template <class E>
@@ -58,6 +71,24 @@ __device__ __forceinline__ void store16(E* p, const float (&x)[16 / sizeof(E)]) 
   uint4 bits;
   memcpy(&bits, e, 16);
   *reinterpret_cast<uint4*>(p) = bits;
+}
+
+// 4 neighbours, from an address that is a multiple of four elements.
+template <class E>
+struct alignas(4 * sizeof(E)) Four {
+  E e[4];
+};
+
+template <class E>
+__device__ __forceinline__ float4 load4(const E* p) {
+  const Four<E> v = *reinterpret_cast<const Four<E>*>(p);
+  return make_float4(to_float(v.e[0]), to_float(v.e[1]), to_float(v.e[2]), to_float(v.e[3]));
+}
+
+template <class E>
+__device__ __forceinline__ void store4(E* p, const float4& x) {
+  *reinterpret_cast<Four<E>*>(p) =
+      Four<E>{{from_float<E>(x.x), from_float<E>(x.y), from_float<E>(x.z), from_float<E>(x.w)}};
 }
 
 // 8 elements, whatever the type: where elements of 2 and 4 bytes meet in one loop.
@@ -96,6 +127,21 @@ __device__ __forceinline__ void load_floats(const float* p, float (&x)[N]) {
 
 __device__ __forceinline__ bool aligned16(const void* p) {
   return (reinterpret_cast<uintptr_t>(p) & 15) == 0;
+}
+
+// ---- Tensor cores: D [16, 8] += A [16, 16] B [16, 8], and two values of an operand in one register.
+
+__device__ __forceinline__ void mma(
+    float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, __half) {
+  mma_m16n8k16_f16(d, a, b0, b1);
+}
+__device__ __forceinline__ void mma(
+    float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, __nv_bfloat16) {
+  mma_m16n8k16_bf16(d, a, b0, b1);
+}
+__device__ __forceinline__ unsigned pack(float lo, float hi, __half) { return pack_f16x2(lo, hi); }
+__device__ __forceinline__ unsigned pack(float lo, float hi, __nv_bfloat16) {
+  return pack_bf16x2(lo, hi);
 }
 
 // ---- Reductions. All 32 lanes take part and all get the same bits; the order is fixed.

@@ -7,46 +7,35 @@
 #pragma once
 #include "element.cuh"
 
-enum ElementCode { F32_CODE, F16_CODE, BF16_CODE };  // LinearArguments.code
-
+// One element at `at`, or four from there on, `at` then a multiple of 4.
 template <int N>
-__device__ __forceinline__ void put_f32(float* p, const float (&v)[N]) {
-  if constexpr (N == 4) {
-    *reinterpret_cast<float4*>(p) = make_float4(v[0], v[1], v[2], v[3]);
+__device__ __forceinline__ void put_element(void* to, size_t at, int element, const float (&v)[N]) {
+  if constexpr (N == 1) {
+    store(to, at, element, v[0]);
+  } else if (element == F32) {
+    store4(static_cast<float*>(to) + at, make_float4(v[0], v[1], v[2], v[3]));
+  } else if (element == F16) {
+    store4(static_cast<__half*>(to) + at, make_float4(v[0], v[1], v[2], v[3]));
   } else {
-    *p = v[0];
+    store4(static_cast<__nv_bfloat16*>(to) + at, make_float4(v[0], v[1], v[2], v[3]));
   }
 }
 
 template <int N>
-__device__ __forceinline__ void put_element(void* to, size_t at, int element, const float (&v)[N]) {
-  if (element == F32_CODE) {
-    put_f32(static_cast<float*>(to) + at, v);
-    return;
-  }
-  if constexpr (N == 4) {
-    uint2 packed = element == F16_CODE
-        ? make_uint2(pack_f16x2(v[0], v[1]), pack_f16x2(v[2], v[3]))
-        : make_uint2(pack_bf16x2(v[0], v[1]), pack_bf16x2(v[2], v[3]));
-    *reinterpret_cast<uint2*>(static_cast<unsigned short*>(to) + at) = packed;
-  } else if (element == F16_CODE) {
-    store(static_cast<__half*>(to) + at, v[0]);
+__device__ __forceinline__ void add(const float* p, float (&v)[N]) {
+  if constexpr (N == 1) {
+    v[0] += *p;
   } else {
-    store(static_cast<__nv_bfloat16*>(to) + at, v[0]);
+    float x[N];
+    load_floats(p, x);
+#pragma unroll
+    for (int i = 0; i < N; i++) v[i] += x[i];
   }
 }
 
 template <int N>
 __device__ __forceinline__ void add_bias(const float* bias, int col, float (&v)[N]) {
-  if (bias == nullptr) return;
-  if constexpr (N == 4) {
-    float b[4];
-    load_floats(bias + col, b);
-#pragma unroll
-    for (int i = 0; i < 4; i++) v[i] += b[i];
-  } else {
-    v[0] += bias[col];
-  }
+  if (bias != nullptr) add(bias + col, v);
 }
 
 // out = f(sum + b)
@@ -82,15 +71,8 @@ struct Residual {
   __device__ __forceinline__ void put(int row, int col, float (&v)[N]) const {
     add_bias(bias, col, v);
     float* p = acc + (size_t)row * outputs + col;
-    if constexpr (N == 4) {
-      float a[4];
-      load_floats(p, a);
-#pragma unroll
-      for (int i = 0; i < 4; i++) v[i] += a[i];
-    } else {
-      v[0] += *p;
-    }
-    put_f32(p, v);
+    add(p, v);
+    put_element(p, 0, F32, v);
   }
 };
 

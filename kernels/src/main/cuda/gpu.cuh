@@ -148,6 +148,13 @@ __device__ __forceinline__ void cp_async_wait() {
 #endif
 }
 
+/** 2^x to 2 ulp in one instruction; results below 2^-126 are 0. (exp2f spends two more on keeping those.) */
+__device__ __forceinline__ float exp2_approx(float x) {
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}
+
 // ---- 16-byte shared memory accesses, whose bank conflicts the emulator counts ------------------------------------
 
 __device__ __forceinline__ uint4 lds128(const void* shared) { return *static_cast<const uint4*>(shared); }

@@ -91,20 +91,12 @@ constexpr int V3_ROWS = 128, V3_COLS = 64, V3_K = 16, V3_THREADS = 256;
 
 // 4 elements from k on; zero beyond the row's end.
 template <class E>
-__device__ __forceinline__ void load4(const E* row, int k, int in, float (&v)[4]) {
-  if (in % 4 == 0) {
-    struct alignas(4 * sizeof(E)) Four {
-      E e[4];
-    };
-    if (k < in) {
-      Four four = *reinterpret_cast<const Four*>(row + k);
-#pragma unroll
-      for (int i = 0; i < 4; i++) v[i] = to_float(four.e[i]);
-      return;
-    }
-  }
+__device__ __forceinline__ float4 load4(const E* row, int k, int in) {
+  if (in % 4 == 0) return k < in ? load4(row + k) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  float v[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) v[i] = k + i < in ? load(row + k + i) : 0.0f;
+  return make_float4(v[0], v[1], v[2], v[3]);
 }
 
 // Rows row0.. of `from` [count, in], k0.. of each, as tile [V3_K][ROWS]. A warp stores 32 rows at one
@@ -116,10 +108,10 @@ __device__ __forceinline__ void stage_v3(
   for (int i = 0; i < ROWS * V3_K / 4 / V3_THREADS; i++) {
     const int piece = threadIdx.x + i * V3_THREADS;
     const int r = piece % ROWS, k = piece / ROWS * 4;
-    float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-    if (row0 + r < count) load4(from + (size_t)(row0 + r) * in, k0 + k, in, v);
-#pragma unroll
-    for (int j = 0; j < 4; j++) tile[(k + j) * ROWS + r] = v[j];
+    float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (row0 + r < count) v = load4(from + (size_t)(row0 + r) * in, k0 + k, in);
+    float* to = tile + k * ROWS + r;
+    to[0] = v.x, to[ROWS] = v.y, to[2 * ROWS] = v.z, to[3 * ROWS] = v.w;
   }
 }
 

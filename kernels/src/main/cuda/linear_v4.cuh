@@ -41,50 +41,26 @@ __device__ __forceinline__ void put_tile(
 
 // ---- Multiplication of fragments: acc [16, 8] += a [16, k] . b [8, k]^T, k = 32 bytes.
 
-template <class E>
-struct Mma;
-
-template <>
-struct Mma<__half> {
-  static __device__ __forceinline__ void step(
+template <class E>  // __half, __nv_bfloat16
+struct Fragments {
+  static __device__ __forceinline__ void multiply(
       float (&acc)[4][4][4], const unsigned (&a)[4][4], const unsigned (&b)[2][4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
-      for (int j = 0; j < 4; j++)
-        mma_m16n8k16_f16(acc[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+      for (int j = 0; j < 4; j++) mma(acc[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1], E{});
   }
-  static __device__ __forceinline__ unsigned pack(float lo, float hi) { return pack_f16x2(lo, hi); }
 };
-
-template <>
-struct Mma<__nv_bfloat16> {
-  static __device__ __forceinline__ void step(
-      float (&acc)[4][4][4], const unsigned (&a)[4][4], const unsigned (&b)[2][4]) {
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#pragma unroll
-      for (int j = 0; j < 4; j++)
-        mma_m16n8k16_bf16(acc[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
-  }
-  static __device__ __forceinline__ unsigned pack(float lo, float hi) { return pack_bf16x2(lo, hi); }
-};
-
-__device__ __forceinline__ float bits_to_float(unsigned u) {
-  float x;
-  memcpy(&x, &u, 4);
-  return x;
-}
 
 // x = hi + lo + an error below 2^-22 |x|
 __device__ __forceinline__ void split_tf32(unsigned x, unsigned& hi, unsigned& lo) {
-  hi = to_tf32(bits_to_float(x));
-  lo = to_tf32(bits_to_float(x) - bits_to_float(hi));
+  hi = to_tf32(__uint_as_float(x));
+  lo = to_tf32(__uint_as_float(x) - __uint_as_float(hi));
 }
 
 template <>
-struct Mma<float> {
-  static __device__ __forceinline__ void step(
+struct Fragments<float> {
+  static __device__ __forceinline__ void multiply(
       float (&acc)[4][4][4], const unsigned (&a)[4][4], const unsigned (&b)[2][4]) {
     unsigned bHi[2][4], bLo[2][4];
 #pragma unroll
@@ -158,8 +134,8 @@ struct Narrowing {
     for (int i = 0; i < 2; i++) {
       const int piece = threadIdx.x + (quarter * 2 + i) * V4_THREADS;
       const uint4 packed = make_uint4(
-          Mma<E>::pack(v[i][0], v[i][1]), Mma<E>::pack(v[i][2], v[i][3]),
-          Mma<E>::pack(v[i][4], v[i][5]), Mma<E>::pack(v[i][6], v[i][7]));
+          pack(v[i][0], v[i][1], E{}), pack(v[i][2], v[i][3], E{}),
+          pack(v[i][4], v[i][5], E{}), pack(v[i][6], v[i][7], E{}));
       sts128(tile + chunk_at(piece / V4_CHUNKS, piece % V4_CHUNKS), packed);
     }
   }
@@ -182,7 +158,7 @@ __device__ __forceinline__ void multiply_step(
     const int r = wn + j * 16 + (lane & 7) + ((lane >> 4) << 3);
     ldmatrix_x4(b[j], ws + chunk_at(r, step * 2 + ((lane >> 3) & 1)));
   }
-  Mma<E>::step(acc, a, b);
+  Fragments<E>::multiply(acc, a, b);
 }
 
 template <class A, class B>

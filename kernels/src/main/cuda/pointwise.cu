@@ -59,15 +59,15 @@ __device__ __forceinline__ void convert(const X* __restrict__ x,  // [n]
   }
 }
 
-// Kernels: pointwise_convert_<x>; `to` says y's element as PointwiseKernels.java does: 0 f32, 1 f16, 2 bf16.
+// Kernels: pointwise_convert_<x>; `to` is y's element.
 template <class X>
 __device__ __forceinline__ void convert_to(const X* x, void* y, long long n, int to) {
   switch (to) {
-    case 0:
+    case F32:
       return convert(x, static_cast<float*>(y), n);
-    case 1:
+    case F16:
       return convert(x, static_cast<__half*>(y), n);
-    case 2:
+    case BF16:
       return convert(x, static_cast<__nv_bfloat16*>(y), n);
   }
 }
