@@ -21,11 +21,11 @@ public record Activations(Tensor x, Tensor h, Tensor qkv, Tensor y, Tensor lse, 
     int width = config.nEmbd();
     return new Activations(
         arena.allocate(rows, width),
-        arena.allocate(rows, width),
-        arena.allocate(rows, 3 * width),
-        arena.allocate(rows, width),
+        arena.activations(rows, width),
+        arena.activations(rows, 3 * width),
+        arena.activations(rows, width),
         arena.allocate(rows, config.nHead()),
-        arena.allocate(rows, config.nInner()));
+        arena.activations(rows, config.nInner()));
   }
 
   /** The same memory for passes of fewer rows. */

@@ -35,15 +35,13 @@ final class Block {
    */
   void forward(Ops ops, Activations a, Batch batch, KvCache kv, Mask mask, AttentionTap tap) {
     ops.layerNorm(a.x(), w.ln1(), a.h()); // [R, C]
-    ops.linear(a.h(), w.cAttn(), a.qkv()); // [R, 3C]  fused Q, K, V
     AttentionInput in = new AttentionInput(a.qkv(), batch, kv, layer, scale, mask);
-    ops.appendKv(in);
+    ops.qkv(a.h(), w.cAttn(), in); // [R, 3C]  fused Q, K, V; K and V to the cache
     ops.attention(in, a.y(), a.lse()); // [R, C], log-sum-exp [R, H]
     tap.observe(ops, in, a.lse()); // the branch; AttentionTap.NONE does nothing
     ops.linearResidual(a.y(), w.cProj(), a.x()); // x += y . W + b
     ops.layerNorm(a.x(), w.ln2(), a.h()); // [R, C]
-    ops.linear(a.h(), w.cFc(), a.inner()); // [R, n_inner]
-    ops.activate(activation, a.inner());
+    ops.linear(a.h(), w.cFc(), activation, a.inner()); // [R, n_inner]
     ops.linearResidual(a.inner(), w.mlpCProj(), a.x()); // x += inner . W + b
   }
 }

@@ -34,7 +34,7 @@ record BlockWeights(
 
   private static Linear linear(Checkpoint checkpoint, TensorArena arena, String name) {
     return new Linear(
-        arena.matrix(checkpoint.tensor(name + ".weight")),
+        arena.weight(checkpoint.tensor(name + ".weight")),
         arena.vector(checkpoint.tensor(name + ".bias")));
   }
 }

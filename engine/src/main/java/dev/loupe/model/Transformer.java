@@ -33,14 +33,14 @@ public final class Transformer implements AutoCloseable {
     this.config = checkpoint.config();
     this.ops = ops;
     this.arena = ops.arena();
-    wte = arena.matrix(checkpoint.tensor("wte.weight"));
-    wpe = arena.matrix(checkpoint.tensor("wpe.weight"));
+    wte = arena.table(checkpoint.tensor("wte.weight"));
+    wpe = arena.table(checkpoint.tensor("wpe.weight"));
     for (int layer = 0; layer < config.nLayer(); layer++) {
       blocks.add(new Block(BlockWeights.load(checkpoint, arena, layer), config, layer));
     }
     lnF = BlockWeights.layerNorm(checkpoint, arena, "ln_f");
     head =
-        checkpoint.has("lm_head.weight") ? arena.matrix(checkpoint.tensor("lm_head.weight")) : wte;
+        checkpoint.has("lm_head.weight") ? arena.table(checkpoint.tensor("lm_head.weight")) : wte;
   }
 
   public Gpt2Config config() {

@@ -29,8 +29,8 @@ public final class KvCache {
     this.lengths = new int[sequences];
     int cells = Math.multiplyExact(this.capacity, headDim);
     for (int layer = 0; layer < layers; layer++) {
-      keys.add(arena.allocate(sequences * heads, cells));
-      values.add(arena.allocate(sequences * heads, cells));
+      keys.add(arena.activations(sequences * heads, cells));
+      values.add(arena.activations(sequences * heads, cells));
     }
   }
 

@@ -5,34 +5,37 @@ import dev.loupe.weights.Activation;
 /**
  * The hardware seam: every operation of a GPT-2 forward pass. The model is written once against it.
  *
- * <p>Letters: R rows of the pass, C width, H heads, D = C / H, V vocabulary. Activations are f32,
- * [rows, cols] row-major; weights may be f32, f16 or bf16 and are always accumulated in f32. A
- * row's result depends on that row's own inputs alone, never on the rows beside it, the number of
- * threads or the size of the batch, so a prompt read at once and a prompt read token by token give
- * the same bits. Callers pass matching shapes; a backend checks them before native code or
+ * <p>Letters: R rows of the pass, C width, H heads, D = C / H, V vocabulary. Matrices are [rows,
+ * cols] row-major; sums are always f32. The residual stream, logits and attention maps are f32; what
+ * lies between them is as {@link TensorArena#activations} makes it. On the CPU a row's result depends on that row's own inputs alone, never on the rows beside it, the
+ * number of threads or the size of the batch, so a prompt read at once and a prompt read token by
+ * token give the same bits. Callers pass matching shapes; a backend checks them before native code or
  * unchecked memory could see them.
  */
 public interface Ops extends AutoCloseable {
   /** A new lifetime for tensors: one per model, one per session. */
   TensorArena arena();
 
-  /** x[r] = wte[id(r)] + wpe[position(r)]; wte [V, C], wpe [positions, C], x [R, C]. */
+  /**
+   * x[r] = wte[id(r)] + wpe[position(r)]; wte [V, C], wpe [positions, C], x [R, C]. The first
+   * operation of a pass.
+   */
   void embed(Batch batch, Tensor wte, Tensor wpe, Tensor x);
 
   /** out[r] = (x[r] - mean) / sqrt(variance + epsilon) * weight + bias; x and out [R, C]. */
   void layerNorm(Tensor x, LayerNorm norm, Tensor out);
 
-  /** out = x . W + b; x [R, in], out [R, out]. */
-  void linear(Tensor x, Linear w, Tensor out);
+  /** out = f(x . W + b), f element by element; x [R, in], out [R, out]. */
+  void linear(Tensor x, Linear w, Activation f, Tensor out);
+
+  /**
+   * The fused projection c_attn: qkv = x . W + b, and the rows' keys and values go to the cache, each
+   * at its position; x [R, C], qkv [R, 3C] is that of {@code in}.
+   */
+  void qkv(Tensor x, Linear w, AttentionInput in);
 
   /** acc += x . W + b; x [R, in], acc [R, out]. */
   void linearResidual(Tensor x, Linear w, Tensor acc);
-
-  /** x = f(x), element by element. */
-  void activate(Activation f, Tensor x);
-
-  /** Stores the keys and values of the rows in the cache, each at its position. */
-  void appendKv(AttentionInput in);
 
   /**
    * Attention of every head by one pass of online softmax over tiles of keys (Milakov and

@@ -15,10 +15,24 @@ public interface TensorArena extends AutoCloseable {
   Tensor allocate(int rows, int cols);
 
   /**
-   * A matrix of a checkpoint in the backend's memory, in its stored element type; on the CPU it is
-   * the mapped file itself. A vector [n] comes as [1, n].
+   * A matrix of zeros for activations or the KV cache, in the element type that the backend
+   * multiplies by its weights: f32 on the CPU.
+   *
+   * @throws OutOfMemoryError if the backend has no room for it
    */
-  Tensor matrix(StoredTensor stored);
+  Tensor activations(int rows, int cols);
+
+  /**
+   * The weight [in, out] of a {@link Linear}. Where and how the backend keeps it is its own matter;
+   * the CPU works on the mapped file itself.
+   */
+  Tensor weight(StoredTensor stored);
+
+  /**
+   * A table of a checkpoint, one row for each token or position, in the backend's memory; on the
+   * CPU it is the mapped file itself. A vector [n] comes as [1, n].
+   */
+  Tensor table(StoredTensor stored);
 
   /** A vector of a checkpoint as f32 [1, n]: biases and layer norms, which are small. */
   Tensor vector(StoredTensor stored);

@@ -243,6 +243,23 @@ public final class DeviceBuffer implements AutoCloseable {
     }
   }
 
+  /**
+   * Puts a copy of the first {@code count} elements of {@code from} on the stream; they go to the
+   * start of this.
+   *
+   * @throws GpuException if one of them was freed, is too small or holds another element
+   */
+  public void copyFrom(DeviceBuffer from, long count) {
+    from.require("copy", element, count);
+    require("copy", element, count);
+    long n = count * element.bytes();
+    gpu.run(
+        () ->
+            gpu.check(
+                JCudaDriver.cuMemcpyDtoDAsync(pointer, from.pointer, n, gpu.stream()),
+                "copying %d bytes of %s".formatted(n, from)));
+  }
+
   /** Sets every byte; 0xff makes every f32, f16 and bf16 a NaN. */
   public void fill(byte value) {
     gpu.run(

@@ -49,6 +49,7 @@ public final class Gpu implements AutoCloseable {
 
   // from here on: only the owning thread's
   private final Set<DeviceBuffer> buffers = new LinkedHashSet<>();
+  private final Set<HostBuffer> pinned = new LinkedHashSet<>();
   private final Map<String, CUmodule> modules = new HashMap<>();
   private final Map<String, Kernel> kernels = new HashMap<>();
   private final Staging staging = new Staging();
@@ -229,6 +230,38 @@ public final class Gpu implements AutoCloseable {
         });
   }
 
+  /**
+   * Pins host memory, for copies that go on while the host does.
+   *
+   * @throws GpuException if the driver has no such memory
+   */
+  public HostBuffer pin(long bytes) {
+    if (bytes <= 0) {
+      throw new GpuException("%d bytes of pinned memory".formatted(bytes));
+    }
+    return call(
+        () -> {
+          HostBuffer buffer = new HostBuffer(this, bytes);
+          pinned.add(buffer);
+          return buffer;
+        });
+  }
+
+  /**
+   * Records what {@code work} puts on the stream, without running it.
+   *
+   * @throws GpuException if it does something that can't be recorded: waits, or copies to or from
+   *     memory that is not pinned
+   */
+  public Graph record(Runnable work) {
+    return call(() -> new Graph(this, work));
+  }
+
+  /** A mark that was not set yet. */
+  public Mark mark() {
+    return call(() -> new Mark(this));
+  }
+
   /** Who allocates: the first frame outside this class. */
   private static String site() {
     return StackWalker.getInstance()
@@ -245,6 +278,12 @@ public final class Gpu implements AutoCloseable {
       if (!failed) {
         check(rc, "freeing " + buffer);
       }
+    }
+  }
+
+  void free(HostBuffer buffer) {
+    if (pinned.remove(buffer)) {
+      buffer.free();
     }
   }
 
@@ -380,6 +419,7 @@ public final class Gpu implements AutoCloseable {
     int rc = failed ? 0 : JCudaDriver.cuStreamSynchronize(stream);
     // the context takes these with it; a card with ten contexts finds them earlier
     buffers.forEach(b -> JCudaDriver.cuMemFree(b.pointer()));
+    pinned.forEach(HostBuffer::free);
     modules.values().forEach(JCudaDriver::cuModuleUnload);
     JCudaDriver.cuStreamDestroy(stream);
     JCudaDriver.cuCtxDestroy(context);

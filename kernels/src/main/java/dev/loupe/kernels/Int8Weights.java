@@ -81,6 +81,16 @@ public final class Int8Weights {
     return outputs;
   }
 
+  /** All q, [outputs, in]; not a copy. */
+  public byte[] values() {
+    return values;
+  }
+
+  /** All scales, [outputs, ceil(in / 64)]; not a copy. */
+  public float[] scales() {
+    return scales;
+  }
+
   /** q of weight [output, k]. */
   public byte value(int output, int k) {
     return values[output * in + k];

@@ -21,7 +21,17 @@ final class CpuArena implements TensorArena {
   }
 
   @Override
-  public Tensor matrix(StoredTensor stored) {
+  public Tensor activations(int rows, int cols) {
+    return allocate(rows, cols);
+  }
+
+  @Override
+  public Tensor weight(StoredTensor stored) {
+    return table(stored);
+  }
+
+  @Override
+  public Tensor table(StoredTensor stored) {
     List<Long> shape = stored.shape();
     int rows = shape.size() == 1 ? 1 : Math.toIntExact(shape.get(0));
     int cols = Math.toIntExact(shape.getLast());

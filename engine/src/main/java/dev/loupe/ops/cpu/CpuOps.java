@@ -103,8 +103,18 @@ public final class CpuOps implements Ops {
   }
 
   @Override
-  public void linear(Tensor x, Linear w, Tensor out) {
+  public void linear(Tensor x, Linear w, Activation f, Tensor out) {
     linear(x, w, out, false);
+    team.run(
+        out.rows(),
+        (row, worker) ->
+            scratch[worker].loops.activate(f, out.data(), out.offset(row, 0), out.cols()));
+  }
+
+  @Override
+  public void qkv(Tensor x, Linear w, AttentionInput in) {
+    linear(x, w, in.qkv(), false);
+    appendKv(in);
   }
 
   @Override
@@ -221,17 +231,9 @@ public final class CpuOps implements Ops {
     }
   }
 
-  @Override
-  public void activate(Activation f, Tensor x) {
-    team.run(
-        x.rows(),
-        (row, worker) -> scratch[worker].loops.activate(f, x.data(), x.offset(row, 0), x.cols()));
-  }
-
   // A head of keys is [capacity / 16, D, 16], so that one vector load takes one component of 16
   // neighbouring keys; a head of values is [capacity, D].
-  @Override
-  public void appendKv(AttentionInput in) {
+  void appendKv(AttentionInput in) {
     KvCache kv = in.kv();
     Tensor qkv = in.qkv();
     Tensor keys = kv.keys(in.layer());

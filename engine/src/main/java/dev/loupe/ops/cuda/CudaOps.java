@@ -1,0 +1,318 @@
+package dev.loupe.ops.cuda;
+
+import dev.loupe.Precision;
+import dev.loupe.kernels.AttentionMapKernels.Cells;
+import dev.loupe.kernels.DeviceBuffer;
+import dev.loupe.kernels.Element;
+import dev.loupe.kernels.EmbeddingKernels;
+import dev.loupe.kernels.GemvKernels;
+import dev.loupe.kernels.Gpu;
+import dev.loupe.kernels.LayerNormKernels;
+import dev.loupe.kernels.LinearCall;
+import dev.loupe.kernels.LinearEpilogue;
+import dev.loupe.kernels.LinearKernels;
+import dev.loupe.kernels.LinearMap;
+import dev.loupe.kernels.PointwiseKernels;
+import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Batch;
+import dev.loupe.ops.LayerNorm;
+import dev.loupe.ops.Linear;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.Tensor;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.weights.Activation;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The operations on one NVIDIA GPU. A pass of a prompt multiplies on the tensor cores, in the
+ * weights' element where that is narrower than f32; a decoding step, whose activations are f32,
+ * streams the weights through the GEMV kernels.
+ *
+ * <p>A {@link Tensor} carries a device address; what lies there is looked up by it. Operations are
+ * put on the GPU's stream, and only {@link #read} waits.
+ */
+public final class CudaOps implements Ops {
+  /** Device memory and the arena that it ends with. */
+  private record Block(DeviceBuffer buffer, CudaArena arena) {}
+
+  /** A weight [outputs, in] on the device. */
+  private record Weight(DeviceBuffer values, @Nullable DeviceBuffer scales) {}
+
+  private final Gpu gpu;
+  private final Element weights;
+  private final Element activations;
+  private final EmbeddingKernels embedding;
+  private final LayerNormKernels layerNorm;
+  private final LinearKernels linear;
+  private final GemvKernels gemv;
+  private final PointwiseKernels pointwise;
+  private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
+  private final Map<Long, Weight> weightsAt = new ConcurrentHashMap<>();
+
+  /**
+   * Opens a GPU.
+   *
+   * @param device number in the driver's order, from 0
+   * @param precision what the weights are kept as
+   * @throws dev.loupe.kernels.GpuException if there is no such GPU, or it can't run the kernels
+   */
+  public CudaOps(int device, Precision precision) {
+    weights =
+        switch (precision) {
+          case F32 -> Element.F32;
+          case F16 -> Element.F16;
+          case BF16 -> Element.BF16;
+          case INT8 -> Element.I8;
+        };
+    activations = weights == Element.I8 ? Element.F16 : weights;
+    gpu = Gpu.open(device);
+    try {
+      embedding = new EmbeddingKernels(gpu);
+      layerNorm = new LayerNormKernels(gpu);
+      linear = new LinearKernels(gpu);
+      gemv = new GemvKernels(gpu);
+      pointwise = new PointwiseKernels(gpu);
+    } catch (RuntimeException e) {
+      gpu.close();
+      throw e;
+    }
+  }
+
+  Gpu gpu() {
+    return gpu;
+  }
+
+  Element weights() {
+    return weights;
+  }
+
+  /** What activations of a prompt, the KV cache and tables are. */
+  Element activations() {
+    return activations;
+  }
+
+  void register(DeviceBuffer buffer, CudaArena arena) {
+    blocks.put(buffer.address(), new Block(buffer, arena));
+  }
+
+  void forget(long address) {
+    blocks.remove(address);
+    weightsAt.remove(address);
+  }
+
+  void registerWeight(DeviceBuffer weight, @Nullable DeviceBuffer scales) {
+    weightsAt.put(weight.address(), new Weight(weight, scales));
+  }
+
+  /** The head multiplies by {@code bytes} where the embedding reads {@code table}. */
+  void registerHead(DeviceBuffer table, DeviceBuffer bytes, DeviceBuffer scales) {
+    weightsAt.put(table.address(), new Weight(bytes, scales));
+  }
+
+  private Block block(Tensor t) {
+    Map.Entry<Long, Block> entry = blocks.floorEntry(t.data().address());
+    if (entry == null
+        || t.data().address() + t.byteSize() > entry.getKey() + entry.getValue().buffer().bytes()) {
+      throw new IllegalStateException("a tensor of %d x %d was freed".formatted(t.rows(), t.cols()));
+    }
+    return entry.getValue();
+  }
+
+  /** Where a tensor lies, and what follows it in the same allocation. */
+  DeviceBuffer buffer(Tensor t) {
+    DeviceBuffer whole = block(t).buffer();
+    long from = (t.data().address() - whole.address()) / whole.element().bytes();
+    return from == 0 ? whole : whole.slice(from, whole.elements() - from);
+  }
+
+  private CudaPass pass(Tensor t) {
+    return block(t).arena().pass();
+  }
+
+  @Override
+  public TensorArena arena() {
+    return new CudaArena(this);
+  }
+
+  @Override
+  public void embed(Batch batch, Tensor wte, Tensor wpe, Tensor x) {
+    same("rows", batch.rows(), x.rows());
+    gpu.run(
+        () -> {
+          CudaPass.Rows rows = pass(x).begin(batch);
+          embedding.embed(
+              rows.ids(),
+              rows.positions(),
+              buffer(wte),
+              buffer(wpe),
+              buffer(x),
+              x.rows(),
+              wte.rows(),
+              wpe.rows(),
+              x.cols());
+        });
+  }
+
+  @Override
+  public void layerNorm(Tensor x, LayerNorm norm, Tensor out) {
+    same("rows", out.rows(), x.rows());
+    gpu.run(
+        () ->
+            layerNorm.normalize(
+                buffer(x),
+                buffer(norm.weight()),
+                buffer(norm.bias()),
+                buffer(out),
+                x.rows(),
+                x.cols(),
+                norm.epsilon()));
+  }
+
+  @Override
+  public void linear(Tensor x, Linear w, Activation f, Tensor out) {
+    LinearEpilogue epilogue = new LinearEpilogue.Output(buffer(out), kernel(f));
+    multiply(x, w.weight(), w.bias(), epilogue, out);
+  }
+
+  @Override
+  public void linearResidual(Tensor x, Linear w, Tensor acc) {
+    multiply(x, w.weight(), w.bias(), new LinearEpilogue.Residual(buffer(acc)), acc);
+  }
+
+  @Override
+  public void qkv(Tensor x, Linear w, AttentionInput in) {
+    CudaPass.Rows rows = pass(in.qkv()).rows();
+    LinearEpilogue epilogue =
+        new LinearEpilogue.QkvAppend(
+            buffer(in.qkv()),
+            buffer(in.kv().keys(in.layer())),
+            buffer(in.kv().values(in.layer())),
+            rows.sequences(),
+            rows.positions(),
+            CudaPass.shape(in.kv()));
+    multiply(x, w.weight(), w.bias(), epilogue, in.qkv());
+  }
+
+  @Override
+  public void logits(Tensor x, Tensor table, Tensor out) {
+    LinearEpilogue epilogue =
+        new LinearEpilogue.Output(buffer(out), dev.loupe.kernels.Activation.NONE);
+    multiply(x, table, null, epilogue, out);
+  }
+
+  private void multiply(
+      Tensor x, Tensor weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
+    same("rows", out.rows(), x.rows());
+    Weight w = weightsAt.get(weight.data().address());
+    if (w == null) {
+      throw new IllegalStateException("a weight was freed");
+    }
+    gpu.run(
+        () -> {
+          boolean streams =
+              x.rows() <= GemvKernels.MAX_ROWS && buffer(x).element() == Element.F32;
+          List<Long> key =
+              List.of(
+                  w.values().address(),
+                  x.data().address(),
+                  out.data().address(),
+                  streams ? 1L : 0L);
+          pass(out).call(key, () -> prepare(x, out, w, bias, epilogue, streams)).run(x.rows());
+        });
+  }
+
+  private LinearCall prepare(
+      Tensor x,
+      Tensor out,
+      Weight w,
+      @Nullable Tensor bias,
+      LinearEpilogue epilogue,
+      boolean streams) {
+    LinearMap map =
+        new LinearMap(
+            w.values(), w.scales(), bias == null ? null : buffer(bias), x.cols(), out.cols());
+    return streams && GemvKernels.takes(map)
+        ? gemv.prepare(map, buffer(x), epilogue)
+        : linear.prepare(map, buffer(x), epilogue);
+  }
+
+  private static dev.loupe.kernels.Activation kernel(Activation f) {
+    return dev.loupe.kernels.Activation.valueOf(f.name());
+  }
+
+  @Override
+  public void attention(AttentionInput in, Tensor y, Tensor lse) {
+    same("rows", y.rows(), in.batch().rows());
+    same("rows", lse.rows(), in.batch().rows());
+    gpu.run(() -> pass(y).attention(in, buffer(in.qkv()), buffer(y), buffer(lse)));
+  }
+
+  @Override
+  public void probabilities(
+      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
+    map(in, heads, firstRow, rows, Cells.PROBABILITIES, out);
+  }
+
+  @Override
+  public void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
+    map(in, heads, firstRow, rows, Cells.SCORES, out);
+  }
+
+  private void map(
+      AttentionInput in, int[] heads, int firstRow, int rows, Cells cells, Tensor out) {
+    gpu.run(
+        () ->
+            pass(out)
+                .map(
+                    in, buffer(in.qkv()), heads, firstRow, rows, cells, out.cols(), buffer(out)));
+  }
+
+  @Override
+  public void copy(Tensor from, Tensor to) {
+    same("rows", to.rows(), from.rows());
+    same("width", to.cols(), from.cols());
+    if (from.data().address() != to.data().address()) {
+      gpu.run(
+          () -> pointwise.convert(buffer(from), buffer(to), (long) from.rows() * from.cols()));
+    }
+  }
+
+  @Override
+  public void read(Tensor from, int row, float[] into, int count) {
+    Tensor one = from.rows(row, 1);
+    if (count > from.cols() || count > into.length) {
+      throw new IndexOutOfBoundsException(
+          "%d columns of %d into %d".formatted(count, from.cols(), into.length));
+    }
+    if (pass(one).readMap(one.data().address(), into, count)) {
+      return;
+    }
+    if (count == into.length) {
+      buffer(one).download(into);
+      return;
+    }
+    float[] values = new float[count];
+    buffer(one).download(values);
+    System.arraycopy(values, 0, into, 0, count);
+  }
+
+  @Override
+  public String device() {
+    return "%s, %s weights".formatted(gpu.name(), weights.suffix());
+  }
+
+  private static void same(String what, int a, int b) {
+    if (a != b) {
+      throw new IllegalArgumentException("%s: %d and %d".formatted(what, a, b));
+    }
+  }
+
+  @Override
+  public void close() {
+    gpu.close();
+  }
+}

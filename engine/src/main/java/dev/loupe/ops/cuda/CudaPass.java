@@ -1,0 +1,215 @@
+package dev.loupe.ops.cuda;
+
+import dev.loupe.kernels.AttentionKernels;
+import dev.loupe.kernels.AttentionMapKernels;
+import dev.loupe.kernels.CacheShape;
+import dev.loupe.kernels.DecodeAttention;
+import dev.loupe.kernels.DeviceBuffer;
+import dev.loupe.kernels.Element;
+import dev.loupe.kernels.LinearCall;
+import dev.loupe.kernels.Segment;
+import dev.loupe.kernels.Segments;
+import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Batch;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Mask;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What the passes of one session have on the device beside their tensors: which token each row is,
+ * and kernels with the scratch and prepared launches of this session's shapes.
+ */
+final class CudaPass {
+  private final CudaOps ops;
+  private final CudaArena arena;
+  private @Nullable Rows rows;
+  private @Nullable AttentionKernels attention;
+  private @Nullable DecodeAttention decode;
+  private final Map<Element, AttentionMapKernels> maps = new EnumMap<>(Element.class);
+  private final Map<List<Long>, LinearCall> calls = new HashMap<>();
+  private int[] heads = {};
+  private @Nullable DeviceBuffer headList;
+  private @Nullable DeviceBuffer lse; // of the last attention
+  private float[] mirrored = {};
+  private long mirror; // address of what `mirrored` is a copy of; 0: none
+
+  CudaPass(CudaOps ops, CudaArena arena) {
+    this.ops = ops;
+    this.arena = arena;
+  }
+
+  /** The rows of a pass: I32 [rows] each, and the segments they form. */
+  record Rows(
+      DeviceBuffer all,
+      DeviceBuffer ids,
+      DeviceBuffer sequences,
+      DeviceBuffer positions,
+      DeviceBuffer keys,
+      Segments segments,
+      int capacity) {}
+
+  /** Tells the device which token each row is. */
+  Rows begin(Batch batch) {
+    Rows r = rows;
+    if (r == null || r.capacity() < batch.rows()) {
+      r = allocate(Math.ceilDiv(batch.rows(), 4) * 4); // each list at a multiple of 16 bytes
+      rows = r;
+    }
+    int n = r.capacity();
+    int[] values = new int[4 * n];
+    for (int i = 0; i < batch.rows(); i++) {
+      values[i] = batch.id(i);
+      values[n + i] = batch.sequence(i);
+      values[2 * n + i] = batch.position(i);
+      values[3 * n + i] = batch.position(i) + 1;
+    }
+    r.all().upload(values);
+    r.segments().set(segments(batch));
+    return r;
+  }
+
+  private Rows allocate(int capacity) {
+    DeviceBuffer all = arena.buffer(Element.I32, 4L * capacity);
+    return new Rows(
+        all,
+        all.slice(0, capacity),
+        all.slice(capacity, capacity),
+        all.slice(2L * capacity, capacity),
+        all.slice(3L * capacity, capacity),
+        arena.own(new Segments(ops.gpu(), capacity)),
+        capacity);
+  }
+
+  private static List<Segment> segments(Batch batch) {
+    List<Segment> segments = new ArrayList<>();
+    int first = 0;
+    for (int r = 1; r <= batch.rows(); r++) {
+      if (r == batch.rows() || batch.sequence(r) != batch.sequence(first)) {
+        segments.add(new Segment(first, r - first, batch.sequence(first), batch.position(first)));
+        first = r;
+      }
+    }
+    return segments;
+  }
+
+  /** The rows of the pass under way. */
+  Rows rows() {
+    Rows r = rows;
+    if (r == null) {
+      throw new IllegalStateException("a pass begins with the embedding");
+    }
+    return r;
+  }
+
+  static CacheShape shape(KvCache kv) {
+    return new CacheShape(kv.sequences(), kv.heads(), kv.capacity(), kv.headDim());
+  }
+
+  /** A prepared linear map; the key says of which buffers. */
+  LinearCall call(List<Long> key, Supplier<LinearCall> prepare) {
+    return calls.computeIfAbsent(key, k -> prepare.get());
+  }
+
+  void attention(AttentionInput in, DeviceBuffer qkv, DeviceBuffer y, DeviceBuffer lse) {
+    this.lse = lse;
+    KvCache kv = in.kv();
+    DeviceBuffer keys = ops.buffer(kv.keys(in.layer()));
+    DeviceBuffer values = ops.buffer(kv.values(in.layer()));
+    Rows r = rows();
+    if (r.segments().count() == in.batch().rows() && in.mask() == Mask.CAUSAL) {
+      decode(kv, qkv.element())
+          .run(
+              new DecodeAttention.Rows(
+                  qkv, r.sequences(), r.keys(), in.batch().rows(), kv.capacity()),
+              new DecodeAttention.Cache(keys, values),
+              in.scale(),
+              y,
+              lse);
+      return;
+    }
+    AttentionKernels kernels = attention;
+    if (kernels == null) {
+      kernels = arena.own(new AttentionKernels(ops.gpu(), shape(kv), keys.element()));
+      attention = kernels;
+    }
+    kernels.run(
+        kernels.preferred(),
+        r.segments(),
+        in.mask() == Mask.CAUSAL,
+        in.scale(),
+        new AttentionKernels.Buffers(qkv, keys, values, y, lse));
+  }
+
+  private DecodeAttention decode(KvCache kv, Element element) {
+    DecodeAttention kernels = decode;
+    if (kernels == null) {
+      kernels =
+          arena.own(
+              new DecodeAttention(
+                  ops.gpu(), shape(kv), element, ops.activations(), kv.sequences()));
+      decode = kernels;
+    }
+    return kernels;
+  }
+
+  /** Rebuilds rows of maps of the last attention into {@code out} and copies them to the host. */
+  void map(
+      AttentionInput in,
+      DeviceBuffer qkv,
+      int[] wanted,
+      int firstRow,
+      int count,
+      AttentionMapKernels.Cells cells,
+      int columns,
+      DeviceBuffer out) {
+    DeviceBuffer list = headList;
+    if (list == null || !Arrays.equals(heads, wanted)) {
+      list = arena.buffer(Element.I32, wanted.length);
+      list.upload(wanted);
+      headList = list;
+      heads = wanted.clone();
+    }
+    Rows r = rows();
+    AttentionMapKernels kernels =
+        maps.computeIfAbsent(
+            qkv.element(),
+            e -> new AttentionMapKernels(ops.gpu(), shape(in.kv()), e, ops.activations()));
+    kernels.map(
+        kernels.mapVariant(count, r.segments().count()),
+        new AttentionMapKernels.Source(
+            qkv,
+            ops.buffer(in.kv().keys(in.layer())),
+            Objects.requireNonNull(lse, "attention comes before its maps"),
+            r.segments().buffer(),
+            r.segments().count(),
+            in.mask() == Mask.CAUSAL,
+            in.scale()),
+        new AttentionMapKernels.Selection(list, wanted.length, firstRow, count),
+        cells,
+        new AttentionMapKernels.Layout.Dense(columns),
+        out);
+    if (mirrored.length != wanted.length * count * columns) {
+      mirrored = new float[wanted.length * count * columns];
+    }
+    out.download(mirrored);
+    mirror = out.address();
+  }
+
+  /** Copies from the last map, if {@code address} lies in it; false if it doesn't. */
+  boolean readMap(long address, float[] into, int count) {
+    long at = (address - mirror) / Float.BYTES;
+    if (mirror == 0 || at < 0 || at + count > mirrored.length) {
+      return false;
+    }
+    System.arraycopy(mirrored, (int) at, into, 0, count);
+    return true;
+  }
+}

@@ -1,0 +1,68 @@
+package dev.loupe.kernels;
+
+import static jcuda.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+
+import jcuda.driver.CUgraph;
+import jcuda.driver.CUgraphExec;
+import jcuda.driver.JCudaDriver;
+
+/**
+ * Launches and copies that were recorded once and are replayed with one call. The addresses and
+ * sizes are those of the recording; what they point to may change.
+ */
+public final class Graph implements AutoCloseable {
+  private final Gpu gpu;
+  private final CUgraphExec executable = new CUgraphExec();
+  private boolean destroyed;
+
+  /** Records what {@code work} puts on the stream, without running it. On the GPU's thread. */
+  Graph(Gpu gpu, Runnable work) {
+    this.gpu = gpu;
+    gpu.check(
+        JCudaDriver.cuStreamBeginCapture(gpu.stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        "beginning to record a graph");
+    CUgraph graph = new CUgraph();
+    int rc;
+    try {
+      work.run();
+    } finally {
+      rc = JCudaDriver.cuStreamEndCapture(gpu.stream(), graph);
+    }
+    gpu.check(rc, "recording a graph");
+    try {
+      gpu.check(JCudaDriver.cuGraphInstantiate(executable, graph, 0), "preparing a graph");
+    } finally {
+      JCudaDriver.cuGraphDestroy(graph);
+    }
+  }
+
+  /**
+   * Puts all that was recorded on the stream. The buffers it uses must still be there.
+   *
+   * @throws GpuException if it was closed
+   */
+  public void launch() {
+    gpu.run(
+        () -> {
+          if (destroyed) {
+            throw new GpuException("a graph is launched after it was closed");
+          }
+          gpu.check(JCudaDriver.cuGraphLaunch(executable, gpu.stream()), "launching a graph");
+        });
+  }
+
+  /** Frees what the driver holds for it. */
+  @Override
+  public void close() {
+    if (gpu.isClosed()) {
+      return;
+    }
+    gpu.run(
+        () -> {
+          if (!destroyed) {
+            destroyed = true;
+            JCudaDriver.cuGraphExecDestroy(executable);
+          }
+        });
+  }
+}

@@ -1,0 +1,62 @@
+package dev.loupe.kernels;
+
+import static jcuda.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING;
+
+import jcuda.driver.CUevent;
+import jcuda.driver.JCudaDriver;
+
+/** A place in the order of the work on the GPU's stream that the host can wait for. */
+public final class Mark implements AutoCloseable {
+  private final Gpu gpu;
+  private final CUevent event = new CUevent();
+  private boolean destroyed;
+
+  /** On the GPU's thread. */
+  Mark(Gpu gpu) {
+    this.gpu = gpu;
+    gpu.check(JCudaDriver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING), "creating an event");
+  }
+
+  /** Sets it behind all that is on the stream now. */
+  public void set() {
+    gpu.run(
+        () -> {
+          requireLive();
+          gpu.check(JCudaDriver.cuEventRecord(event, gpu.stream()), "recording an event");
+        });
+  }
+
+  /**
+   * Waits until the GPU has done all that was on the stream when it was set last.
+   *
+   * @throws GpuException if any of that failed
+   */
+  public void await() {
+    gpu.run(
+        () -> {
+          requireLive();
+          gpu.check(JCudaDriver.cuEventSynchronize(event), "waiting for the GPU");
+        });
+  }
+
+  private void requireLive() {
+    if (destroyed) {
+      throw new GpuException("a mark is used after it was closed");
+    }
+  }
+
+  /** Frees what the driver holds for it. */
+  @Override
+  public void close() {
+    if (gpu.isClosed()) {
+      return;
+    }
+    gpu.run(
+        () -> {
+          if (!destroyed) {
+            destroyed = true;
+            JCudaDriver.cuEventDestroy(event);
+          }
+        });
+  }
+}
