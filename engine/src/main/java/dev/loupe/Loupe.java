@@ -1,9 +1,12 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.kernels.CudaDriver;
+import dev.loupe.kernels.GpuException;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.cpu.CpuOps;
+import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;
@@ -62,7 +65,7 @@ public final class Loupe implements AutoCloseable {
     try {
       tokenizer = Tokenizer.open(Files.isDirectory(source) ? source : folderOf(source));
       checkVocabulary(checkpoint.config(), tokenizer, source);
-      ops = open(options);
+      ops = open(options, checkpoint.config());
       Transformer model = new Transformer(checkpoint, ops);
       ModelInfo info =
           new ModelInfo(
@@ -70,7 +73,7 @@ public final class Loupe implements AutoCloseable {
               options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty(),
               checkpoint.config(),
               checkpoint.tensor("wte.weight").dtype().name().toLowerCase(Locale.ROOT),
-              "cpu",
+              ops instanceof CudaOps ? "cuda" : "cpu",
               ops.device(),
               (System.nanoTime() - start) / 1e6);
       return new Loupe(checkpoint, tokenizer, ops, model, info);
@@ -86,12 +89,44 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
-  private static Ops open(Options options) {
-    if (options.backend() == Backend.CUDA) {
-      throw new BackendException("the CUDA backend is not part of this version; use --backend cpu");
+  private static Ops open(Options options, Gpt2Config config) {
+    return switch (options.backend()) {
+      case CPU -> cpu(options);
+      case CUDA -> cuda(options, config);
+      case AUTO -> {
+        if (CudaDriver.find().cards().isEmpty()) {
+          yield cpu(options);
+        }
+        try {
+          yield cuda(options, config);
+        } catch (BackendException e) {
+          yield cpu(options);
+        }
+      }
+    };
+  }
+
+  private static Ops cpu(Options options) {
+    if (options.precision() != Precision.F32) {
+      throw new BackendException(
+          "%s needs a GPU: the CPU computes in f32, and keeps weights as the file has them"
+              .formatted(options.precision().name().toLowerCase(Locale.ROOT)));
     }
     int threads = options.threads();
     return new CpuOps(threads == 0 ? Runtime.getRuntime().availableProcessors() : threads);
+  }
+
+  private static Ops cuda(Options options, Gpt2Config config) {
+    if (config.headDim() % 8 != 0 || config.headDim() > 128) {
+      throw new BackendException(
+          "heads %d wide: the GPU takes multiples of 8 up to 128; use --backend cpu"
+              .formatted(config.headDim()));
+    }
+    try {
+      return new CudaOps(options.device(), options.precision());
+    } catch (GpuException e) {
+      throw new BackendException(String.valueOf(e.getMessage()));
+    }
   }
 
   private static Path folderOf(Path file) {

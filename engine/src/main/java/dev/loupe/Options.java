@@ -4,30 +4,43 @@ package dev.loupe;
  * How to open a model.
  *
  * @param backend what to run on
+ * @param device which GPU, in the driver's order, from 0
+ * @param precision what the weights are computed with; the CPU takes F32 only
  * @param threads CPU threads; 0 takes one for each processor that the process may use
  * @param hash whether to compute the SHA-256 of the weights, which reads all of them
  */
-public record Options(Backend backend, int threads, boolean hash) {
+public record Options(Backend backend, int device, Precision precision, int threads, boolean hash) {
   public Options {
+    if (device < 0) {
+      throw new IllegalArgumentException("GPU %d: they are numbered from 0".formatted(device));
+    }
     if (threads < 0 || threads > 1024) {
       throw new IllegalArgumentException("%d threads: not 0 to 1024".formatted(threads));
     }
   }
 
-  /** The best backend there is, all processors. */
+  /** The best backend there is, the first GPU, 32-bit floats, all processors. */
   public static Options defaults() {
-    return new Options(Backend.AUTO, 0, false);
+    return new Options(Backend.AUTO, 0, Precision.F32, 0, false);
   }
 
   public Options backend(Backend backend) {
-    return new Options(backend, threads, hash);
+    return new Options(backend, device, precision, threads, hash);
+  }
+
+  public Options device(int device) {
+    return new Options(backend, device, precision, threads, hash);
+  }
+
+  public Options precision(Precision precision) {
+    return new Options(backend, device, precision, threads, hash);
   }
 
   public Options threads(int threads) {
-    return new Options(backend, threads, hash);
+    return new Options(backend, device, precision, threads, hash);
   }
 
   public Options hash(boolean hash) {
-    return new Options(backend, threads, hash);
+    return new Options(backend, device, precision, threads, hash);
   }
 }

@@ -11,12 +11,14 @@ import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CancellationException;
@@ -43,7 +45,6 @@ final class Session implements AutoCloseable {
   private final Activations activations;
   private final Tensor logits; // [rows, V]
   private final float[] row; // one row of logits
-  private final Sampler sampler;
   private final List<Sample> samples = new ArrayList<>();
   private final @Nullable AttentionRecorder recorder;
   private int dropped; // tokens of the run that have left the context
@@ -75,7 +76,6 @@ final class Session implements AutoCloseable {
       activations = Activations.allocate(arena, config, rows);
       logits = arena.allocate(Math.max(logitRows, request.samples), config.vocabSize());
       row = new float[config.vocabSize()];
-      sampler = new Sampler(request.sampling, vocabulary());
       AttentionSelection selection = request.attention.orElse(null);
       for (int s = 0; s < request.samples; s++) {
         AttentionMaps maps = selection == null ? null : allocate(selection, total);
@@ -243,63 +243,103 @@ final class Session implements AutoCloseable {
    */
   private int write() {
     List<Sample> writing = new ArrayList<>(samples);
-    Batch batch = Batch.step();
-    Activations a = activations;
+    List<Sample> read = List.of();
     int passes = 0;
-    for (int i = 0; i < samples.size(); i++) {
-      model.ops().copy(logits.rows(0, 1), logits.rows(i, 1)); // all continue the same prompt
-    }
-    while (passes < tokens && !writing.isEmpty()) {
-      passes++;
-      choose(writing);
-      List<Sample> ended = new ArrayList<>();
-      if (Thread.interrupted()) {
-        writing.forEach(sample -> sample.end(Finish.INTERRUPTED));
-      } else if (passes == tokens) {
-        writing.forEach(sample -> sample.end(Finish.LENGTH));
-      }
-      for (Sample sample : writing) {
-        if (sample.finished()) {
-          ended.add(sample);
+    if (tokens > 0) {
+      try (Decoder decoder = decoder()) {
+        while (passes < tokens && !writing.isEmpty()) {
+          passes++;
+          decoder.next(read, writing);
+          if (Thread.interrupted()) {
+            writing.forEach(sample -> sample.end(Finish.INTERRUPTED));
+          } else if (passes == tokens) {
+            writing.forEach(sample -> sample.end(Finish.LENGTH));
+          }
+          List<Sample> ended = writing.stream().filter(Sample::finished).toList();
+          writing.removeAll(ended);
+          read = new ArrayList<>(writing);
+          if (recorder != null) {
+            read.addAll(ended);
+          }
         }
-      }
-      writing.removeAll(ended);
-      List<Sample> fed = new ArrayList<>(writing);
-      if (recorder != null) {
-        fed.addAll(ended);
-      }
-      if (fed.isEmpty()) {
-        break;
-      }
-      int position = fed.getFirst().length() - 1 - dropped;
-      if (position == config.nPositions()) {
-        slide(fed);
-        position = fed.getFirst().length() - 1 - dropped;
-      }
-      if (batch.rows() != fed.size() || !ended.isEmpty()) {
-        batch = Batch.step(fed.stream().mapToInt(sample -> sample.number).toArray());
-        a = activations.rows(fed.size());
-      }
-      for (int r = 0; r < fed.size(); r++) {
-        batch.set(r, fed.get(r).lastId(), position);
-      }
-      model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
-      if (!writing.isEmpty()) {
-        readLogits(a, 0, writing.size());
+        if (recorder != null && !read.isEmpty()) {
+          decoder.next(read, List.of());
+        }
       }
     }
     samples.forEach(sample -> sample.end(Finish.LENGTH));
     return passes;
   }
 
-  private void choose(List<Sample> writing) {
-    for (int r = 0; r < writing.size(); r++) {
-      Sample sample = writing.get(r);
-      model.ops().read(logits, r, row, row.length);
-      int id = sampler.next(row, sample.seen, sample.number, sample.length());
-      sample.note(id, row);
-      sample.accept(id, id == config.eosTokenId());
+  private Decoder decoder() {
+    boolean scores = request.attention.map(AttentionSelection::scores).orElse(false);
+    Activations a = Activations.forSteps(arena, config, samples.size());
+    StepPlan plan =
+        new StepPlan(
+            (batch, tap) -> {
+              model.forward(batch, kv, a, Mask.CAUSAL, tap);
+              model.logits(a, 0, logits.rows(0, samples.size()));
+            },
+            kv,
+            logits.rows(0, samples.size()),
+            request.sampling,
+            vocabulary(),
+            samples.getFirst().seen,
+            prompt.length,
+            config.nPositions(),
+            tokens + (recorder == null ? 0 : 1),
+            request.logprobs >= 0,
+            recorder == null ? List.of() : Arrays.stream(recorder.layers()).boxed().toList(),
+            recorder == null ? List.of() : Arrays.stream(recorder.heads()).boxed().toList(),
+            scores);
+    return model
+        .ops()
+        .steps(plan)
+        .<Decoder>map(
+            steps ->
+                new DeviceDecoder(
+                    this, steps, recorder, samples, request.logprobs >= 0 ? row : null))
+        .orElseGet(
+            () ->
+                new HostDecoder(
+                    this,
+                    activations,
+                    logits,
+                    new Sampler(request.sampling, vocabulary()),
+                    samples.size()));
+  }
+
+  Ops ops() {
+    return model.ops();
+  }
+
+  int dropped() {
+    return dropped;
+  }
+
+  void forward(Batch batch, Activations a) {
+    model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
+  }
+
+  void logits(Activations a, int first, Tensor out) {
+    model.logits(a, first, out);
+  }
+
+  /** Appends a chosen token; {@code logits} are those it was chosen from, if they are at hand. */
+  void accept(Sample sample, int id, float @Nullable [] logits) {
+    sample.note(id, logits);
+    sample.accept(id, id == config.eosTokenId());
+  }
+
+  /**
+   * Position of the newest token of samples that stand together; makes room where the context is
+   * full.
+   */
+  int positionOf(List<Sample> read) {
+    if (read.getFirst().length() - 1 - dropped == config.nPositions()) {
+      slide(read);
     }
+    return read.getFirst().length() - 1 - dropped;
   }
 
   /** Makes room in a full context: its older half is dropped and the rest read anew. */
@@ -314,7 +354,7 @@ final class Session implements AutoCloseable {
     for (Sample sample : fed) {
       kv.truncate(sample.number, 0);
       Batch batch = Batch.sequence(sample.number, 0, sample.ids(dropped, read));
-      model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
+      forward(batch, a);
     }
   }
 

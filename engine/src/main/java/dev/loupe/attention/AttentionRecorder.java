@@ -1,7 +1,9 @@
 package dev.loupe.attention;
 
 import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.Gpt2Config;
@@ -81,11 +83,42 @@ public final class AttentionRecorder implements AttentionTap {
         continue;
       }
       ops.read(scratch, i, row, in.keys(r));
-      if (dropped > 0) { // tokens that slid out were not read
-        System.arraycopy(row, 0, row, dropped, in.keys(r));
-        Arrays.fill(row, 0, dropped, unread);
-      }
+      shift(in.keys(r), unread);
       sink.row(in.batch().sequence(r), in.layer(), heads[i / rows], query, row);
     }
+  }
+
+  /** Moves the row to its place in the run: tokens that slid out were not read. */
+  private void shift(int keys, float unread) {
+    if (dropped > 0) {
+      System.arraycopy(row, 0, row, dropped, keys);
+      Arrays.fill(row, 0, dropped, unread);
+    }
+  }
+
+  /** Takes what a decoding step on the device has left of the row at {@code position}. */
+  public void observe(Steps steps, int sequence, int position) {
+    for (int l = 0; l < layers.length; l++) {
+      for (int h = 0; h < heads.length; h++) {
+        steps.attention(sequence, l, h, false, row, position + 1);
+        shift(position + 1, 0);
+        probabilities.row(sequence, layers[l], heads[h], dropped + position, row);
+        if (scores != null) {
+          steps.attention(sequence, l, h, true, row, position + 1);
+          shift(position + 1, Float.NEGATIVE_INFINITY);
+          scores.row(sequence, layers[l], heads[h], dropped + position, row);
+        }
+      }
+    }
+  }
+
+  /** The layers that are recorded, ascending. */
+  public int[] layers() {
+    return layers.clone();
+  }
+
+  /** The heads that are recorded. */
+  public int[] heads() {
+    return heads.clone();
   }
 }

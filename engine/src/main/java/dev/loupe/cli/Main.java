@@ -2,6 +2,8 @@ package dev.loupe.cli;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
+import dev.loupe.Precision;
+import dev.loupe.kernels.GpuException;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
@@ -131,6 +133,9 @@ public final class Main {
         Backend.class,
         value(text -> Backend.valueOf(text.toUpperCase(Locale.ROOT)), "auto, cpu or cuda"));
     commandLine.registerConverter(
+        Precision.class,
+        value(text -> Precision.valueOf(text.toUpperCase(Locale.ROOT)), "f32, f16, bf16 or int8"));
+    commandLine.registerConverter(
         GenerateCommand.Overflow.class,
         value(
             text -> GenerateCommand.Overflow.valueOf(text.toUpperCase(Locale.ROOT)),
@@ -186,6 +191,7 @@ public final class Main {
           case InputException _ -> BAD_INPUT;
           case NotFiniteException _ -> BAD_INPUT;
           case BackendException _ -> NO_BACKEND;
+          case GpuException _ -> NO_BACKEND;
           case OutOfMemoryError _ -> OUT_OF_MEMORY;
           case IllegalArgumentException _ -> BAD_USAGE;
           default -> FAILED;

@@ -3,6 +3,7 @@ package dev.loupe.cli;
 import dev.loupe.Backend;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
+import dev.loupe.Precision;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
@@ -18,6 +19,15 @@ final class ModelOptions {
 
   @Option(names = "--backend", paramLabel = "B", description = "auto, cpu or cuda (default: auto).")
   Backend backend = Backend.AUTO;
+
+  @Option(names = "--device", paramLabel = "N", description = "Which GPU, from 0 (default: 0).")
+  int device;
+
+  @Option(
+      names = "--dtype",
+      paramLabel = "T",
+      description = "Weights as f32, f16, bf16 or int8, on a GPU (default: f32).")
+  Precision precision = Precision.F32;
 
   @Option(
       names = "--threads",
@@ -43,6 +53,6 @@ final class ModelOptions {
    * @param hash whether to compute the hash of the weights, which reads all of them
    */
   Loupe open(boolean hash) throws CheckpointException {
-    return Loupe.open(source(), new Options(backend, threads, hash));
+    return Loupe.open(source(), new Options(backend, device, precision, threads, hash));
   }
 }

@@ -28,6 +28,18 @@ public record Activations(Tensor x, Tensor h, Tensor qkv, Tensor y, Tensor lse, 
         arena.activations(rows, config.nInner()));
   }
 
+  /** Room for decoding steps of {@code rows} rows on a device: all in f32. */
+  public static Activations forSteps(TensorArena arena, Gpt2Config config, int rows) {
+    int width = config.nEmbd();
+    return new Activations(
+        arena.allocate(rows, width),
+        arena.allocate(rows, width),
+        arena.allocate(rows, 3 * width),
+        arena.allocate(rows, width),
+        arena.allocate(rows, config.nHead()),
+        arena.allocate(rows, config.nInner()));
+  }
+
   /** The same memory for passes of fewer rows. */
   public Activations rows(int rows) {
     return new Activations(

@@ -1,7 +1,7 @@
 package dev.loupe.model;
 
-import dev.loupe.attention.AttentionTap;
 import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;

@@ -1,6 +1,6 @@
 package dev.loupe.model;
 
-import dev.loupe.attention.AttentionTap;
+import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;

@@ -1,16 +1,18 @@
 package dev.loupe.ops;
 
 import dev.loupe.weights.Activation;
+import java.util.Optional;
 
 /**
  * The hardware seam: every operation of a GPT-2 forward pass. The model is written once against it.
  *
  * <p>Letters: R rows of the pass, C width, H heads, D = C / H, V vocabulary. Matrices are [rows,
- * cols] row-major; sums are always f32. The residual stream, logits and attention maps are f32; what
- * lies between them is as {@link TensorArena#activations} makes it. On the CPU a row's result depends on that row's own inputs alone, never on the rows beside it, the
- * number of threads or the size of the batch, so a prompt read at once and a prompt read token by
- * token give the same bits. Callers pass matching shapes; a backend checks them before native code or
- * unchecked memory could see them.
+ * cols] row-major; sums are always f32. The residual stream, logits and attention maps are f32;
+ * what lies between them is as {@link TensorArena#activations} makes it. On the CPU a row's result
+ * depends on that row's own inputs alone, never on the rows beside it, the number of threads or the
+ * size of the batch, so a prompt read at once and a prompt read token by token give the same bits.
+ * Callers pass matching shapes; a backend checks them before native code or unchecked memory could
+ * see them.
  */
 public interface Ops extends AutoCloseable {
   /** A new lifetime for tensors: one per model, one per session. */
@@ -29,8 +31,8 @@ public interface Ops extends AutoCloseable {
   void linear(Tensor x, Linear w, Activation f, Tensor out);
 
   /**
-   * The fused projection c_attn: qkv = x . W + b, and the rows' keys and values go to the cache, each
-   * at its position; x [R, C], qkv [R, 3C] is that of {@code in}.
+   * The fused projection c_attn: qkv = x . W + b, and the rows' keys and values go to the cache,
+   * each at its position; x [R, C], qkv [R, 3C] is that of {@code in}.
    */
   void qkv(Tensor x, Linear w, AttentionInput in);
 
@@ -73,6 +75,14 @@ public interface Ops extends AutoCloseable {
 
   /** Brings one f32 row to the host: into[0 .. count - 1] = the first {@code count} columns. */
   void read(Tensor from, int row, float[] into, int count);
+
+  /**
+   * Decoding steps that run on the device, several ahead of the host; empty where the host chooses
+   * each token itself.
+   */
+  default Optional<Steps> steps(StepPlan plan) {
+    return Optional.empty();
+  }
 
   /** What it runs on, for people: e.g. {@code cpu, 512-bit vectors, 2 threads}. */
   String device();

@@ -2,7 +2,7 @@ package dev.loupe.model;
 
 import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.attention.AttentionTap;
+import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;

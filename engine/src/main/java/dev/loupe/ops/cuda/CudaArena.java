@@ -85,7 +85,8 @@ final class CudaArena implements TensorArena {
     DeviceBuffer table = buffer(ops.activations(), (long) rows * cols);
     CudaWeights.upload(stored, false, table, null);
     if (ops.weights() == Element.I8 && !stored.name().equals("wpe.weight")) {
-      DeviceBuffer bytes = buffer(Element.I8, (long) rows * cols); // the head: wte, where it is tied
+      DeviceBuffer bytes =
+          buffer(Element.I8, (long) rows * cols); // the head: wte, where it is tied
       DeviceBuffer scales = scales(cols, rows);
       CudaWeights.upload(stored, false, bytes, scales);
       ops.registerHead(table, bytes, scales);

@@ -12,17 +12,19 @@ import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
-import dev.loupe.kernels.PointwiseKernels;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.StepPlan;
+import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.Activation;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import org.jspecify.annotations.Nullable;
@@ -42,6 +44,7 @@ public final class CudaOps implements Ops {
   /** A weight [outputs, in] on the device. */
   private record Weight(DeviceBuffer values, @Nullable DeviceBuffer scales) {}
 
+  private final boolean graphs;
   private final Gpu gpu;
   private final Element weights;
   private final Element activations;
@@ -49,7 +52,6 @@ public final class CudaOps implements Ops {
   private final LayerNormKernels layerNorm;
   private final LinearKernels linear;
   private final GemvKernels gemv;
-  private final PointwiseKernels pointwise;
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
   private final Map<Long, Weight> weightsAt = new ConcurrentHashMap<>();
 
@@ -61,6 +63,14 @@ public final class CudaOps implements Ops {
    * @throws dev.loupe.kernels.GpuException if there is no such GPU, or it can't run the kernels
    */
   public CudaOps(int device, Precision precision) {
+    this(device, precision, true);
+  }
+
+  /**
+   * @param graphs whether decoding steps are replayed as graphs
+   */
+  CudaOps(int device, Precision precision, boolean graphs) {
+    this.graphs = graphs;
     weights =
         switch (precision) {
           case F32 -> Element.F32;
@@ -75,7 +85,6 @@ public final class CudaOps implements Ops {
       layerNorm = new LayerNormKernels(gpu);
       linear = new LinearKernels(gpu);
       gemv = new GemvKernels(gpu);
-      pointwise = new PointwiseKernels(gpu);
     } catch (RuntimeException e) {
       gpu.close();
       throw e;
@@ -117,7 +126,8 @@ public final class CudaOps implements Ops {
     Map.Entry<Long, Block> entry = blocks.floorEntry(t.data().address());
     if (entry == null
         || t.data().address() + t.byteSize() > entry.getKey() + entry.getValue().buffer().bytes()) {
-      throw new IllegalStateException("a tensor of %d x %d was freed".formatted(t.rows(), t.cols()));
+      throw new IllegalStateException(
+          "a tensor of %d x %d was freed".formatted(t.rows(), t.cols()));
     }
     return entry.getValue();
   }
@@ -143,7 +153,9 @@ public final class CudaOps implements Ops {
     same("rows", batch.rows(), x.rows());
     gpu.run(
         () -> {
-          CudaPass.Rows rows = pass(x).begin(batch);
+          Block block = block(x);
+          int most = Math.toIntExact(block.buffer().elements() / x.cols());
+          CudaPass.Rows rows = block.arena().pass().begin(batch, most);
           embedding.embed(
               rows.ids(),
               rows.positions(),
@@ -213,8 +225,7 @@ public final class CudaOps implements Ops {
     }
     gpu.run(
         () -> {
-          boolean streams =
-              x.rows() <= GemvKernels.MAX_ROWS && buffer(x).element() == Element.F32;
+          boolean streams = x.rows() <= GemvKernels.MAX_ROWS && buffer(x).element() == Element.F32;
           List<Long> key =
               List.of(
                   w.values().address(),
@@ -267,8 +278,7 @@ public final class CudaOps implements Ops {
     gpu.run(
         () ->
             pass(out)
-                .map(
-                    in, buffer(in.qkv()), heads, firstRow, rows, cells, out.cols(), buffer(out)));
+                .map(in, buffer(in.qkv()), heads, firstRow, rows, cells, out.cols(), buffer(out)));
   }
 
   @Override
@@ -276,8 +286,7 @@ public final class CudaOps implements Ops {
     same("rows", to.rows(), from.rows());
     same("width", to.cols(), from.cols());
     if (from.data().address() != to.data().address()) {
-      gpu.run(
-          () -> pointwise.convert(buffer(from), buffer(to), (long) from.rows() * from.cols()));
+      buffer(to).copyFrom(buffer(from), (long) from.rows() * from.cols());
     }
   }
 
@@ -298,6 +307,11 @@ public final class CudaOps implements Ops {
     float[] values = new float[count];
     buffer(one).download(values);
     System.arraycopy(values, 0, into, 0, count);
+  }
+
+  @Override
+  public Optional<Steps> steps(StepPlan plan) {
+    return Optional.of(new CudaSteps(this, block(plan.logits()).arena(), plan, graphs));
   }
 
   @Override

@@ -30,9 +30,10 @@ import org.jspecify.annotations.Nullable;
 final class CudaPass {
   private final CudaOps ops;
   private final CudaArena arena;
-  private @Nullable Rows rows;
+  private @Nullable Rows rows; // of passes that the host describes
+  private @Nullable Rows resident; // of decoding steps, which the device keeps itself
   private @Nullable AttentionKernels attention;
-  private @Nullable DecodeAttention decode;
+  private final Map<Element, DecodeAttention> decode = new EnumMap<>(Element.class);
   private final Map<Element, AttentionMapKernels> maps = new EnumMap<>(Element.class);
   private final Map<List<Long>, LinearCall> calls = new HashMap<>();
   private int[] heads = {};
@@ -56,11 +57,23 @@ final class CudaPass {
       Segments segments,
       int capacity) {}
 
-  /** Tells the device which token each row is. */
-  Rows begin(Batch batch) {
+  /** Until told otherwise, passes are of these rows, which are on the device already. */
+  void resident(@Nullable Rows rows) {
+    resident = rows;
+  }
+
+  /**
+   * Tells the device which token each row is.
+   *
+   * @param most most rows that a pass of this session may have
+   */
+  Rows begin(Batch batch, int most) {
+    if (resident != null) {
+      return resident;
+    }
     Rows r = rows;
     if (r == null || r.capacity() < batch.rows()) {
-      r = allocate(Math.ceilDiv(batch.rows(), 4) * 4); // each list at a multiple of 16 bytes
+      r = allocate(Math.ceilDiv(most, 4) * 4); // each list at a multiple of 16 bytes
       rows = r;
     }
     int n = r.capacity();
@@ -102,7 +115,7 @@ final class CudaPass {
 
   /** The rows of the pass under way. */
   Rows rows() {
-    Rows r = rows;
+    Rows r = resident == null ? rows : resident;
     if (r == null) {
       throw new IllegalStateException("a pass begins with the embedding");
     }
@@ -149,15 +162,11 @@ final class CudaPass {
   }
 
   private DecodeAttention decode(KvCache kv, Element element) {
-    DecodeAttention kernels = decode;
-    if (kernels == null) {
-      kernels =
-          arena.own(
-              new DecodeAttention(
-                  ops.gpu(), shape(kv), element, ops.activations(), kv.sequences()));
-      decode = kernels;
-    }
-    return kernels;
+    return decode.computeIfAbsent(
+        element,
+        e ->
+            arena.own(
+                new DecodeAttention(ops.gpu(), shape(kv), e, ops.activations(), kv.sequences())));
   }
 
   /** Rebuilds rows of maps of the last attention into {@code out} and copies them to the host. */

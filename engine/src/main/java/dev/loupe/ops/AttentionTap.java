@@ -1,8 +1,4 @@
-package dev.loupe.attention;
-
-import dev.loupe.ops.AttentionInput;
-import dev.loupe.ops.Ops;
-import dev.loupe.ops.Tensor;
+package dev.loupe.ops;
 
 /** Sees the attention of each layer as it happens. It can read everything and change nothing. */
 @FunctionalInterface

@@ -1,0 +1,48 @@
+package dev.loupe.ops;
+
+import dev.loupe.sampling.Sampling;
+import java.util.BitSet;
+import java.util.List;
+
+/**
+ * What decoding steps are to do.
+ *
+ * @param pass reads the rows of a batch, one of each sequence, and leaves their logits
+ * @param kv the cache; all its sequences stand at the same position
+ * @param logits [S, V]: at first, those of the prompt's last row in row 0
+ * @param sampling how tokens are chosen
+ * @param allowed ids that may be chosen
+ * @param seen ids of the prompt, for the repetition penalty
+ * @param place place in the run of the first token to be chosen
+ * @param positions positions that the model has
+ * @param limit most results that will be taken
+ * @param wantsLogits whether {@link Steps#logits} will be asked for
+ * @param layers layers whose attention will be asked for, ascending
+ * @param heads heads likewise
+ * @param scores whether their scores will be asked for too
+ */
+public record StepPlan(
+    Pass pass,
+    KvCache kv,
+    Tensor logits,
+    Sampling sampling,
+    BitSet allowed,
+    BitSet seen,
+    int place,
+    int positions,
+    int limit,
+    boolean wantsLogits,
+    List<Integer> layers,
+    List<Integer> heads,
+    boolean scores) {
+  public StepPlan {
+    layers = List.copyOf(layers);
+    heads = List.copyOf(heads);
+  }
+
+  /** One pass of the model. */
+  @FunctionalInterface
+  public interface Pass {
+    void run(Batch batch, AttentionTap tap);
+  }
+}
