@@ -122,6 +122,13 @@ public final class DeviceBuffer implements AutoCloseable {
     return new DeviceBuffer(gpu, element, count, pointer.plus(from * element.bytes()), site, owner);
   }
 
+  /** The same memory as elements of another type, as many as it has whole ones. */
+  public DeviceBuffer as(Element other) {
+    requireLive();
+    DeviceBuffer owner = whole == null ? this : whole;
+    return new DeviceBuffer(gpu, other, bytes() / other.bytes(), pointer, site, owner);
+  }
+
   /** Writes {@code values} to the start, converting to f16 or bf16 where this holds that. */
   public void upload(float[] values) {
     requireRoom("upload", values.length, "f32", element.isFloat());

@@ -2,6 +2,8 @@ package dev.loupe.ops.cuda;
 
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
+import dev.loupe.kernels.Int8Weights;
+import dev.loupe.kernels.LinearMap;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.DType;
@@ -67,15 +69,18 @@ final class CudaArena implements TensorArena {
   public Tensor weight(StoredTensor stored) {
     int in = Math.toIntExact(stored.shape().getFirst());
     int outputs = Math.toIntExact(stored.shape().getLast());
-    DeviceBuffer weight = buffer(ops.weights(), (long) in * outputs);
-    DeviceBuffer scales = ops.weights() == Element.I8 ? scales(in, outputs) : null;
-    CudaWeights.upload(stored, true, weight, scales);
-    ops.registerWeight(weight, scales);
-    return tensor(weight, in, outputs);
+    LinearMap map = map(ops.weights(), in, outputs);
+    ops.loading().uploadWeight(stored, map);
+    ops.registerWeight(map.weight().address(), map);
+    return tensor(map.weight(), in, outputs);
   }
 
-  private DeviceBuffer scales(int in, int outputs) {
-    return buffer(Element.F32, (long) outputs * CudaWeights.groups(in));
+  private LinearMap map(Element element, int in, int outputs) {
+    DeviceBuffer weight = buffer(element, (long) in * outputs);
+    long groups = Math.ceilDiv(in, Int8Weights.GROUP);
+    DeviceBuffer scales =
+        element == Element.I8 ? buffer(Element.F32, outputs * groups) : null;
+    return new LinearMap(weight, scales, null, in, outputs);
   }
 
   @Override
@@ -83,16 +88,13 @@ final class CudaArena implements TensorArena {
     int rows = Math.toIntExact(stored.shape().getFirst());
     int cols = Math.toIntExact(stored.shape().getLast());
     DeviceBuffer table = buffer(ops.activations(), (long) rows * cols);
-    CudaWeights.upload(stored, false, table, null);
+    ops.loading().uploadTable(stored, table);
+    LinearMap head = new LinearMap(table, null, null, cols, rows);
     if (ops.weights() == Element.I8 && !stored.name().equals("wpe.weight")) {
-      DeviceBuffer bytes =
-          buffer(Element.I8, (long) rows * cols); // the head: wte, where it is tied
-      DeviceBuffer scales = scales(cols, rows);
-      CudaWeights.upload(stored, false, bytes, scales);
-      ops.registerHead(table, bytes, scales);
-    } else {
-      ops.registerWeight(table, null);
+      head = map(Element.I8, cols, rows); // wte serves the embedding as a table and the head as bytes
+      ops.loading().quantiseTable(stored, head);
     }
+    ops.registerWeight(table.address(), head);
     return tensor(table, rows, cols);
   }
 

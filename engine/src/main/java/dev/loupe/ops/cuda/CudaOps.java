@@ -12,6 +12,7 @@ import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
+import dev.loupe.kernels.WeightKernels;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.LayerNorm;
@@ -41,9 +42,6 @@ public final class CudaOps implements Ops {
   /** Device memory and the arena that it ends with. */
   private record Block(DeviceBuffer buffer, CudaArena arena) {}
 
-  /** A weight [outputs, in] on the device. */
-  private record Weight(DeviceBuffer values, @Nullable DeviceBuffer scales) {}
-
   private final boolean graphs;
   private final Gpu gpu;
   private final Element weights;
@@ -52,8 +50,11 @@ public final class CudaOps implements Ops {
   private final LayerNormKernels layerNorm;
   private final LinearKernels linear;
   private final GemvKernels gemv;
+  private final WeightKernels conversion;
+  private @Nullable CudaWeights loading;
+  private @Nullable DeviceBuffer wideWeight;
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
-  private final Map<Long, Weight> weightsAt = new ConcurrentHashMap<>();
+  private final Map<Long, LinearMap> weightsAt = new ConcurrentHashMap<>();
 
   /**
    * Opens a GPU.
@@ -85,6 +86,7 @@ public final class CudaOps implements Ops {
       layerNorm = new LayerNormKernels(gpu);
       linear = new LinearKernels(gpu);
       gemv = new GemvKernels(gpu);
+      conversion = new WeightKernels(gpu);
     } catch (RuntimeException e) {
       gpu.close();
       throw e;
@@ -113,13 +115,19 @@ public final class CudaOps implements Ops {
     weightsAt.remove(address);
   }
 
-  void registerWeight(DeviceBuffer weight, @Nullable DeviceBuffer scales) {
-    weightsAt.put(weight.address(), new Weight(weight, scales));
+  /** What multiplies where a Linear or a head names the tensor at {@code address}. */
+  void registerWeight(long address, LinearMap map) {
+    weightsAt.put(address, map);
   }
 
-  /** The head multiplies by {@code bytes} where the embedding reads {@code table}. */
-  void registerHead(DeviceBuffer table, DeviceBuffer bytes, DeviceBuffer scales) {
-    weightsAt.put(table.address(), new Weight(bytes, scales));
+  /** Brings weights to the device; made when the first one comes. */
+  CudaWeights loading() {
+    CudaWeights l = loading;
+    if (l == null) {
+      l = new CudaWeights(gpu);
+      loading = l;
+    }
+    return l;
   }
 
   private Block block(Tensor t) {
@@ -219,36 +227,52 @@ public final class CudaOps implements Ops {
   private void multiply(
       Tensor x, Tensor weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
     same("rows", out.rows(), x.rows());
-    Weight w = weightsAt.get(weight.data().address());
+    LinearMap w = weightsAt.get(weight.data().address());
     if (w == null) {
       throw new IllegalStateException("a weight was freed");
     }
     gpu.run(
         () -> {
-          boolean streams = x.rows() <= GemvKernels.MAX_ROWS && buffer(x).element() == Element.F32;
+          DeviceBuffer input = buffer(x);
+          LinearMap map =
+              new LinearMap(
+                  w.weight(), w.scales(), bias == null ? null : buffer(bias), w.in(), w.outputs());
+          boolean streams =
+              x.rows() <= GemvKernels.MAX_ROWS
+                  && input.element() == Element.F32
+                  && GemvKernels.takes(map);
+          if (!streams && map.scales() != null) {
+            widened(map, input, epilogue).run(x.rows());
+            return;
+          }
           List<Long> key =
               List.of(
-                  w.values().address(),
-                  x.data().address(),
-                  out.data().address(),
-                  streams ? 1L : 0L);
-          pass(out).call(key, () -> prepare(x, out, w, bias, epilogue, streams)).run(x.rows());
+                  w.weight().address(), input.address(), out.data().address(), streams ? 1L : 0L);
+          pass(out)
+              .call(
+                  key,
+                  () ->
+                      streams
+                          ? gemv.prepare(map, input, epilogue)
+                          : linear.prepare(map, input, epilogue))
+              .run(x.rows());
         });
   }
 
-  private LinearCall prepare(
-      Tensor x,
-      Tensor out,
-      Weight w,
-      @Nullable Tensor bias,
-      LinearEpilogue epilogue,
-      boolean streams) {
-    LinearMap map =
-        new LinearMap(
-            w.values(), w.scales(), bias == null ? null : buffer(bias), x.cols(), out.cols());
-    return streams && GemvKernels.takes(map)
-        ? gemv.prepare(map, buffer(x), epilogue)
-        : linear.prepare(map, buffer(x), epilogue);
+  /** Many rows of int8 weights: those of one map at a time become what the activations are. */
+  private LinearCall widened(LinearMap map, DeviceBuffer input, LinearEpilogue epilogue) {
+    long elements = (long) map.in() * map.outputs();
+    DeviceBuffer wide = wideWeight;
+    if (wide == null || wide.elements() < elements) {
+      if (wide != null) {
+        wide.close();
+      }
+      wide = gpu.allocate(activations, elements);
+      wideWeight = wide;
+    }
+    conversion.dequantise(map, wide);
+    return linear.prepare(
+        new LinearMap(wide, null, map.bias(), map.in(), map.outputs()), input, epilogue);
   }
 
   private static dev.loupe.kernels.Activation kernel(Activation f) {

@@ -1,64 +1,107 @@
 package dev.loupe.ops.cuda;
 
 import dev.loupe.kernels.DeviceBuffer;
+import dev.loupe.kernels.Element;
+import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.Int8Weights;
+import dev.loupe.kernels.LinearMap;
+import dev.loupe.kernels.PointwiseKernels;
+import dev.loupe.kernels.WeightKernels;
+import dev.loupe.weights.DType;
 import dev.loupe.weights.StoredTensor;
-import java.lang.foreign.MemorySegment;
-import java.util.Arrays;
-import org.jspecify.annotations.Nullable;
 
 /**
- * Brings the matrices of a checkpoint to the device as the kernels want them: [out, in], in the
- * element that was asked for, a piece of a few megabytes at a time.
+ * Brings the matrices of a checkpoint to the device as the kernels want them, [out, in] in the
+ * element that was asked for: a few megabytes at a time go there as they are in the mapped file and
+ * are transposed and converted on the device, so no second copy is ever whole.
  */
-final class CudaWeights {
-  private static final int PIECE = 1 << 20; // elements
+final class CudaWeights implements AutoCloseable {
+  private static final int CHUNK = 1 << 22; // elements
 
-  private CudaWeights() {}
+  private final Gpu gpu;
+  private final WeightKernels kernels;
+  private final PointwiseKernels pointwise;
+  private DeviceBuffer chunk;
 
-  /** Scales of a row of int8 weights. */
-  static int groups(int in) {
-    return Math.ceilDiv(in, Int8Weights.GROUP);
+  CudaWeights(Gpu gpu) {
+    this.gpu = gpu;
+    kernels = new WeightKernels(gpu);
+    pointwise = new PointwiseKernels(gpu);
+    chunk = gpu.allocate(Element.F32, CHUNK);
   }
 
   /**
-   * Uploads a matrix.
+   * Uploads the weight of a Linear.
    *
-   * @param transposed whether the checkpoint has [in, out], as for a Linear; a table is [out, in]
+   * @param stored [in, out]
    * @param to [out, in]
-   * @param scales of I8 weights
    */
-  static void upload(
-      StoredTensor stored, boolean transposed, DeviceBuffer to, @Nullable DeviceBuffer scales) {
-    int first = Math.toIntExact(stored.shape().getFirst());
-    int last = Math.toIntExact(stored.shape().getLast());
-    int in = transposed ? first : last;
-    int outputs = transposed ? last : first;
-    int rows = Math.clamp(PIECE / in, 1, outputs);
-    float[] piece = new float[rows * in];
-    float[] line = new float[rows];
-    for (int row = 0; row < outputs; row += rows) {
-      int n = Math.min(rows, outputs - row);
-      if (transposed) {
-        for (int k = 0; k < in; k++) {
-          stored.read((long) k * outputs + row, line, 0, n);
-          for (int i = 0; i < n; i++) {
-            piece[i * in + k] = line[i];
-          }
-        }
+  void uploadWeight(StoredTensor stored, LinearMap to) {
+    int rows = rows(to.outputs(), Int8Weights.GROUP);
+    for (int first = 0; first < to.in(); first += rows) {
+      int n = Math.min(rows, to.in() - first);
+      DeviceBuffer piece = piece(stored, (long) first * to.outputs(), (long) n * to.outputs());
+      if (to.scales() == null) {
+        kernels.repack(piece, first, n, to);
       } else {
-        stored.read((long) row * in, piece, 0, n * in);
-      }
-      float[] exact = n == rows ? piece : Arrays.copyOf(piece, n * in);
-      DeviceBuffer slice = to.slice((long) row * in, (long) n * in);
-      if (scales == null) {
-        slice.upload(exact);
-      } else {
-        Int8Weights q = Int8Weights.quantise(exact, in, n);
-        slice.upload(MemorySegment.ofArray(q.values()));
-        int groups = groups(in);
-        scales.slice((long) row * groups, (long) n * groups).upload(q.scales());
+        kernels.quantise(piece, first, n, to);
       }
     }
+    gpu.synchronize(); // the next chunk takes the place of this one
+  }
+
+  /** Uploads a table, in rows as the checkpoint has it. */
+  void uploadTable(StoredTensor stored, DeviceBuffer to) {
+    long elements = stored.elements();
+    for (long at = 0; at < elements; at += CHUNK) {
+      long n = Math.min(CHUNK, elements - at);
+      pointwise.convert(piece(stored, at, n), to.slice(at, n), n);
+    }
+  }
+
+  /** Uploads a table as int8 with scales along its rows. */
+  void quantiseTable(StoredTensor stored, LinearMap to) {
+    int rows = rows(to.in(), 1);
+    for (int first = 0; first < to.outputs(); first += rows) {
+      int n = Math.min(rows, to.outputs() - first);
+      kernels.quantiseTable(
+          piece(stored, (long) first * to.in(), (long) n * to.in()), first, n, to);
+    }
+  }
+
+  /** Rows of {@code width} that fill a chunk, in whole groups. */
+  private static int rows(int width, int group) {
+    return Math.max(1, CHUNK / width / group) * group;
+  }
+
+  /** Elements of a checkpoint on the device. A copy to it waits for what was launched before. */
+  private DeviceBuffer piece(StoredTensor stored, long first, long count) {
+    if (chunk.elements() < count) { // a very wide matrix: a group of its rows is more than a chunk
+      chunk.close();
+      chunk = gpu.allocate(Element.F32, count);
+    }
+    if (stored.dtype() == DType.F64) {
+      float[] narrow = new float[Math.toIntExact(count)];
+      stored.read(first, narrow, 0, narrow.length);
+      chunk.upload(narrow);
+      return chunk.slice(0, count);
+    }
+    long bytes = stored.dtype().bytes();
+    DeviceBuffer piece = chunk.as(element(stored.dtype())).slice(0, count);
+    piece.upload(stored.data().asSlice(first * bytes, count * bytes));
+    return piece;
+  }
+
+  private static Element element(DType dtype) {
+    return switch (dtype) {
+      case F32, F64 -> Element.F32;
+      case F16 -> Element.F16;
+      case BF16 -> Element.BF16;
+    };
+  }
+
+  @Override
+  public void close() {
+    chunk.close();
   }
 }
