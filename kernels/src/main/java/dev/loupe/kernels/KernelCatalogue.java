@@ -7,6 +7,7 @@ import java.util.stream.Stream;
 public final class KernelCatalogue {
   private static final List<Variant> ALL =
       Stream.of(
+              WeightKernels.VARIANTS,
               EmbeddingKernels.VARIANTS,
               LayerNormKernels.VARIANTS,
               LinearKernels.VARIANTS,
