@@ -17,7 +17,8 @@ public final class KernelCatalogue {
               AttentionMapKernels.MAPS,
               AttentionMapKernels.STATISTICS,
               PointwiseKernels.VARIANTS,
-              SampleKernels.VARIANTS)
+              SampleKernels.VARIANTS,
+              StepKernels.VARIANTS)
           .flatMap(List::stream)
           .toList();
 
