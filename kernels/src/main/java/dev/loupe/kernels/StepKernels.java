@@ -61,7 +61,7 @@ public final class StepKernels {
    * @param chosen [rows] of the step, by {@link SampleKernels#sample}
    * @param place of the step's rows; all but sequences written
    * @param results [rows, 4] I32: {id, error, rank, bits of the f32 logprob}, 16 bytes a row;
-   *     written
+   *     written, and again by the next step, so its copy to the host belongs between the two
    * @throws IllegalArgumentException if a buffer is too small, closed, of another element, or there
    *     twice
    */
