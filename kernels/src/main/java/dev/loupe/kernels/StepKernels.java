@@ -12,7 +12,13 @@ public final class StepKernels {
   public static final int RESULT_INTS = 4;
 
   static final List<Variant> VARIANTS =
-      List.of(new Variant("step", "advance", "one thread a row", "", Set.of(Element.I32), 75));
+      List.of(new Variant(
+              "step",
+              "advance",
+              "one thread a row; the last kernel of a step",
+              "every row is in use",
+              Set.of(Element.I32),
+              75));
 
   private static final int THREADS = 128;
 

@@ -315,11 +315,7 @@ class WeightKernelsTest {
         Random random = new Random(in);
         byte[] q = new byte[in * outputs];
         random.nextBytes(q);
-<<<<<<< HEAD
-        float[] scales = new float[groups(in) * outputs];
-=======
         float[] scales = new float[groups(in) * outputs + BEYOND]; // a NaN there would not show
->>>>>>> p3k
         float[] expected = new float[q.length + BEYOND];
         Arrays.fill(expected, Float.NaN);
         for (int i = 0; i < scales.length; i++) {
