@@ -1,11 +1,20 @@
 package dev.loupe.cli;
 
+import dev.loupe.Backend;
+import dev.loupe.BackendException;
 import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
+import dev.loupe.Precision;
 import dev.loupe.Request;
+import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CudaDriver;
+import dev.loupe.kernels.Gpu;
+import dev.loupe.kernels.GpuException;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;
@@ -40,14 +49,126 @@ final class DoctorCommand implements Callable<Integer> {
         vectors
             ? "Vector API present"
             : "missing: plain loops are used; start Java with --add-modules jdk.incubator.vector");
-    gpu();
-    return model() ? 0 : Main.BAD_INPUT;
+    int cards = gpus();
+    boolean model = model();
+    boolean gpu = cards == 0 || Home.demoModel().isEmpty() || gpuAgrees(Home.demoModel().get());
+    return model ? gpu ? 0 : Main.FAILED : Main.BAD_INPUT;
   }
 
-  private void gpu() {
+  /** What there is of NVIDIA's; returns the number of cards that can be used. */
+  private int gpus() {
     CudaDriver driver = CudaDriver.find();
     line("nvidia driver", driver.summary());
-    line("cuda backend", "not in this version: the CPU does it all");
+    int usable = 0;
+    for (int i = 0; i < driver.cards().size(); i++) {
+      try (Gpu gpu = Gpu.open(i)) {
+        line(
+            "gpu " + i,
+            "%s, compute capability %d.%d, %d MB free of %d"
+                .formatted(
+                    gpu.name(),
+                    gpu.computeCapability() / 10,
+                    gpu.computeCapability() % 10,
+                    gpu.freeBytes() >> 20,
+                    gpu.totalBytes() >> 20));
+        line("  kernels", gpu.images());
+        line("  cublas", cublas(gpu));
+        usable++;
+      } catch (GpuException e) {
+        line("gpu " + i, "cannot be used: " + e.getMessage());
+      }
+    }
+    return usable;
+  }
+
+  private static String cublas(Gpu gpu) {
+    try {
+      Optional<Cublas> cublas = Cublas.open(gpu);
+      if (cublas.isEmpty()) {
+        return "not found, nor needed (%s)".formatted(Cublas.searched());
+      }
+      try (Cublas found = cublas.get()) {
+        return "version %d".formatted(found.version());
+      }
+    } catch (GpuException e) {
+      return "does not work, and is not needed: " + e.getMessage();
+    }
+  }
+
+  /** Runs the bundled model on the GPU in each precision and compares with the CPU. */
+  private boolean gpuAgrees(Path demo) {
+    Request request =
+        Request.text("But soft, what light through yonder window breaks?")
+            .tokens(8)
+            .sampling(Sampling.greedy())
+            .logprobs(0)
+            .attention(AttentionSelection.all());
+    boolean agrees = true;
+    try (Loupe cpu = Loupe.open(demo, Options.defaults().backend(Backend.CPU))) {
+      Generation expected = cpu.run(request).getFirst();
+      for (Precision precision : Precision.values()) {
+        String what = "gpu in " + precision.name().toLowerCase(Locale.ROOT);
+        try (Loupe gpu =
+            Loupe.open(demo, Options.defaults().backend(Backend.CUDA).precision(precision))) {
+          Generation actual = gpu.run(request).getFirst();
+          double logprobs = logprobDifference(expected, actual);
+          double maps = mapDifference(expected, actual);
+          boolean close = logprobs <= tolerance(precision) && maps <= tolerance(precision);
+          agrees &= close;
+          line(
+              what,
+              String.format(
+                  Locale.ROOT,
+                  "%s: logprobs within %.1e of the CPU's, attention within %.1e",
+                  close ? "works" : "WRONG",
+                  logprobs,
+                  maps));
+        } catch (BackendException | GpuException | CheckpointException e) {
+          line(what, "fails: " + e.getMessage());
+          agrees = false;
+        }
+      }
+    } catch (CheckpointException e) {
+      return true; // said before
+    }
+    return agrees;
+  }
+
+  /** What rounding weights and activations so far may change in a model of six layers. */
+  private static double tolerance(Precision precision) {
+    return switch (precision) {
+      case F32 -> 2e-4;
+      case F16 -> 0.05;
+      case BF16, INT8 -> 0.3;
+    };
+  }
+
+  /** Over the prompt's tokens: those that are written may part after a near tie. */
+  private static double logprobDifference(Generation a, Generation b) {
+    double worst = 0;
+    for (int i = 1; i < a.promptLength(); i++) {
+      double d = Math.abs(a.tokens().get(i).logprob() - b.tokens().get(i).logprob());
+      worst = d <= worst ? worst : d; // a NaN stays
+    }
+    return worst;
+  }
+
+  private static double mapDifference(Generation a, Generation b) {
+    double worst = 0;
+    AttentionMaps maps = a.attention();
+    for (int layer : maps.layers()) {
+      for (int head : maps.heads()) {
+        for (int query = 0; query < a.promptLength(); query++) {
+          float[] one = maps.row(layer, head, query);
+          float[] other = b.attention().row(layer, head, query);
+          for (int key = 0; key <= query; key++) {
+            double d = Math.abs(one[key] - other[key]);
+            worst = d <= worst ? worst : d;
+          }
+        }
+      }
+    }
+    return worst;
   }
 
   /** Runs the bundled model once: weights, tokenizer with its native library, and the kernels. */

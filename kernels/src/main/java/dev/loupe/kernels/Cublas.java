@@ -53,6 +53,11 @@ public abstract sealed class Cublas implements AutoCloseable permits Cublas12, C
     }
   }
 
+  /** For people: what is looked for, and where. */
+  public static String searched() {
+    return "libcublas.so.12 and libcublas.so.13, where the loader looks: LD_LIBRARY_PATH, ldconfig";
+  }
+
   /** The library's version, e.g. 120602 for 12.6.2. */
   public abstract int version();
 

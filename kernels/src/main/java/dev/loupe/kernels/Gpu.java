@@ -166,6 +166,19 @@ public final class Gpu implements AutoCloseable {
     return driver.version();
   }
 
+  /**
+   * Which of the build's images this card loads, e.g. {@code sm_90a.cubin}.
+   *
+   * @throws GpuException if there is none
+   */
+  public String images() {
+    List<String> sources = KernelImages.sources();
+    String source = sources.isEmpty() ? "attention" : sources.getFirst();
+    return KernelImages.load(source, driver.version(), computeCapability)
+        .name()
+        .substring(source.length() + 1);
+  }
+
   /** Compute capability times ten, e.g. 80 or 90. */
   public int computeCapability() {
     return computeCapability;

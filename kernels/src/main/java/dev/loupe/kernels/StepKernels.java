@@ -12,7 +12,8 @@ public final class StepKernels {
   public static final int RESULT_INTS = 4;
 
   static final List<Variant> VARIANTS =
-      List.of(new Variant(
+      List.of(
+          new Variant(
               "step",
               "advance",
               "one thread a row; the last kernel of a step",

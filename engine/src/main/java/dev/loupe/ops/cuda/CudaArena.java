@@ -78,8 +78,7 @@ final class CudaArena implements TensorArena {
   private LinearMap map(Element element, int in, int outputs) {
     DeviceBuffer weight = buffer(element, (long) in * outputs);
     long groups = Math.ceilDiv(in, Int8Weights.GROUP);
-    DeviceBuffer scales =
-        element == Element.I8 ? buffer(Element.F32, outputs * groups) : null;
+    DeviceBuffer scales = element == Element.I8 ? buffer(Element.F32, outputs * groups) : null;
     return new LinearMap(weight, scales, null, in, outputs);
   }
 
@@ -91,7 +90,8 @@ final class CudaArena implements TensorArena {
     ops.loading().uploadTable(stored, table);
     LinearMap head = new LinearMap(table, null, null, cols, rows);
     if (ops.weights() == Element.I8 && !stored.name().equals("wpe.weight")) {
-      head = map(Element.I8, cols, rows); // wte serves the embedding as a table and the head as bytes
+      head =
+          map(Element.I8, cols, rows); // wte serves the embedding as a table and the head as bytes
       ops.loading().quantiseTable(stored, head);
     }
     ops.registerWeight(table.address(), head);
