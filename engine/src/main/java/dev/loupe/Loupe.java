@@ -13,6 +13,7 @@ import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.Progress;
 import dev.loupe.weights.StoredTensor;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -58,6 +59,16 @@ public final class Loupe implements AutoCloseable {
    * @throws BackendException if the backend asked for can't run here
    */
   public static Loupe open(Path source, Options options) throws CheckpointException {
+    return open(source, options, Progress.NONE);
+  }
+
+  /**
+   * Likewise.
+   *
+   * @param progress hears how many layers have been loaded
+   */
+  public static Loupe open(Path source, Options options, Progress progress)
+      throws CheckpointException {
     long start = System.nanoTime();
     Checkpoint checkpoint = Checkpoint.open(source);
     Tokenizer tokenizer = null;
@@ -66,7 +77,7 @@ public final class Loupe implements AutoCloseable {
       tokenizer = Tokenizer.open(Files.isDirectory(source) ? source : folderOf(source));
       checkVocabulary(checkpoint.config(), tokenizer, source);
       ops = open(options, checkpoint.config());
-      Transformer model = new Transformer(checkpoint, ops);
+      Transformer model = new Transformer(checkpoint, ops, progress);
       ModelInfo info =
           new ModelInfo(
               source.toString(),

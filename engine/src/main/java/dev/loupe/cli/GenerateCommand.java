@@ -105,7 +105,7 @@ final class GenerateCommand implements Callable<Integer> {
       files.open(samples);
       List<Generation> runs;
       boolean interrupted;
-      try (Loupe loupe = model.open(output.json);
+      try (Loupe loupe = model.open(terminal, output.quiet, output.json);
           Interrupt interrupt = new Interrupt(terminal)) {
         boolean fileFollows = !attention.files.isEmpty();
         runs =

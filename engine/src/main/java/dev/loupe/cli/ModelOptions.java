@@ -50,9 +50,17 @@ final class ModelOptions {
   }
 
   /**
+   * Opens the model; shows a bar where that takes a while.
+   *
    * @param hash whether to compute the hash of the weights, which reads all of them
    */
-  Loupe open(boolean hash) throws CheckpointException {
-    return Loupe.open(source(), new Options(backend, device, precision, threads, hash));
+  Loupe open(Terminal terminal, boolean quiet, boolean hash) throws CheckpointException {
+    ProgressBar bar = new ProgressBar(terminal, !quiet, "loading");
+    try {
+      return Loupe.open(
+          source(), new Options(backend, device, precision, threads, hash), bar::update);
+    } finally {
+      bar.clear();
+    }
   }
 }

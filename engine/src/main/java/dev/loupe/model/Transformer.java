@@ -10,6 +10,7 @@ import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.Progress;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -30,17 +31,33 @@ public final class Transformer implements AutoCloseable {
 
   /** The model of {@code checkpoint}, which must stay open as long as this model. */
   public Transformer(Checkpoint checkpoint, Ops ops) {
+    this(checkpoint, ops, Progress.NONE);
+  }
+
+  /**
+   * @param progress hears how many layers the backend has taken
+   */
+  public Transformer(Checkpoint checkpoint, Ops ops, Progress progress) {
     this.config = checkpoint.config();
     this.ops = ops;
     this.arena = ops.arena();
-    wte = arena.table(checkpoint.tensor("wte.weight"));
-    wpe = arena.table(checkpoint.tensor("wpe.weight"));
-    for (int layer = 0; layer < config.nLayer(); layer++) {
-      blocks.add(new Block(BlockWeights.load(checkpoint, arena, layer), config, layer));
+    try {
+      wte = arena.table(checkpoint.tensor("wte.weight"));
+      wpe = arena.table(checkpoint.tensor("wpe.weight"));
+      for (int layer = 0; layer < config.nLayer(); layer++) {
+        progress.report(layer, config.nLayer());
+        blocks.add(new Block(BlockWeights.load(checkpoint, arena, layer), config, layer));
+      }
+      lnF = BlockWeights.layerNorm(checkpoint, arena, "ln_f");
+      head =
+          checkpoint.has("lm_head.weight")
+              ? arena.table(checkpoint.tensor("lm_head.weight"))
+              : wte;
+      progress.report(config.nLayer(), config.nLayer());
+    } catch (Throwable e) {
+      arena.close();
+      throw e;
     }
-    lnF = BlockWeights.layerNorm(checkpoint, arena, "ln_f");
-    head =
-        checkpoint.has("lm_head.weight") ? arena.table(checkpoint.tensor("lm_head.weight")) : wte;
   }
 
   public Gpt2Config config() {

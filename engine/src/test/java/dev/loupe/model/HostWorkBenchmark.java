@@ -1,0 +1,102 @@
+package dev.loupe.model;
+
+import dev.loupe.Precision;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Mask;
+import dev.loupe.ops.StepPlan;
+import dev.loupe.ops.Steps;
+import dev.loupe.ops.Tensor;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.ops.cuda.CudaOps;
+import dev.loupe.sampling.Sampling;
+import dev.loupe.weights.Checkpoint;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
+import java.util.stream.IntStream;
+
+/**
+ * What the host does for a token that a GPU writes: the time of a step whose kernels do nothing. On
+ * the emulated driver with EMU_KERNELS_OFF=1; prints the median of runs of 200 steps, in
+ * microseconds, and their range.
+ */
+final class HostWorkBenchmark {
+  private static final int STEPS = 200;
+
+  public static void main(String[] args) throws Exception {
+    if (System.getenv("EMU_KERNELS_OFF") == null) {
+      System.err.println("set EMU_KERNELS_OFF=1 and the emulator's folder on LD_LIBRARY_PATH");
+      System.exit(2);
+    }
+    for (boolean maps : new boolean[] {false, true}) {
+      double[] micros = new double[20];
+      for (int i = -10; i < micros.length; i++) { // ten runs to warm up
+        double each = run(maps);
+        if (i >= 0) {
+          micros[i] = each;
+        }
+      }
+      Arrays.sort(micros);
+      System.out.printf(
+          "maps %s: %.1f us a step (%.1f to %.1f)%n",
+          maps ? "of all layers and heads" : "off",
+          micros[micros.length / 2],
+          micros[0],
+          micros[micros.length - 1]);
+    }
+  }
+
+  private static double run(boolean maps) throws Exception {
+    try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL);
+        CudaOps ops = new CudaOps(0, Precision.F16);
+        Transformer model = new Transformer(checkpoint, ops);
+        TensorArena arena = ops.arena()) {
+      var config = model.config();
+      KvCache kv =
+          new KvCache(
+              arena, config.nLayer(), config.nHead(), config.headDim(), 1, config.nPositions());
+      Tensor logits = arena.allocate(1, config.vocabSize());
+      Activations a = Activations.forSteps(arena, config, 1);
+      kv.extend(dev.loupe.ops.Batch.sequence(0, 0, 1));
+      BitSet all = new BitSet();
+      all.set(0, config.vocabSize());
+      StepPlan plan =
+          new StepPlan(
+              (batch, tap) -> {
+                model.forward(batch, kv, a, Mask.CAUSAL, tap);
+                model.logits(a, 0, logits);
+              },
+              kv,
+              logits,
+              Sampling.greedy(),
+              all,
+              new BitSet(),
+              1,
+              config.nPositions(),
+              STEPS + 10,
+              false,
+              maps ? range(config.nLayer()) : List.of(),
+              maps ? range(config.nHead()) : List.of(),
+              false);
+      try (Steps steps = ops.steps(plan).orElseThrow()) {
+        for (int i = 0; i < 10; i++) { // records the graphs
+          steps.next();
+        }
+        long start = System.nanoTime();
+        for (int i = 0; i < STEPS; i++) {
+          steps.next();
+          if (steps.id(0) == Integer.MIN_VALUE) {
+            throw new IllegalStateException();
+          }
+        }
+        return (System.nanoTime() - start) / 1e3 / STEPS;
+      }
+    }
+  }
+
+  private static List<Integer> range(int n) {
+    return IntStream.range(0, n).boxed().toList();
+  }
+
+  private HostWorkBenchmark() {}
+}
