@@ -134,9 +134,9 @@ public final class Loupe implements AutoCloseable {
               .formatted(config.headDim()));
     }
     try {
-      return new CudaOps(options.device(), options.precision());
+      return new CudaOps(options.device(), options.precision(), options.gemm());
     } catch (GpuException e) {
-      throw new BackendException(String.valueOf(e.getMessage()));
+      throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }
   }
 

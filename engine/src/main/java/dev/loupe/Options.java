@@ -6,10 +6,12 @@ package dev.loupe;
  * @param backend what to run on
  * @param device which GPU, in the driver's order, from 0
  * @param precision what the weights are computed with; the CPU takes F32 only
+ * @param gemm what multiplies the rows of a prompt on a GPU
  * @param threads CPU threads; 0 takes one for each processor that the process may use
  * @param hash whether to compute the SHA-256 of the weights, which reads all of them
  */
-public record Options(Backend backend, int device, Precision precision, int threads, boolean hash) {
+public record Options(
+    Backend backend, int device, Precision precision, Gemm gemm, int threads, boolean hash) {
   public Options {
     if (device < 0) {
       throw new IllegalArgumentException("GPU %d: they are numbered from 0".formatted(device));
@@ -21,26 +23,30 @@ public record Options(Backend backend, int device, Precision precision, int thre
 
   /** The best backend there is, the first GPU, 32-bit floats, all processors. */
   public static Options defaults() {
-    return new Options(Backend.AUTO, 0, Precision.F32, 0, false);
+    return new Options(Backend.AUTO, 0, Precision.F32, Gemm.AUTO, 0, false);
   }
 
   public Options backend(Backend backend) {
-    return new Options(backend, device, precision, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash);
   }
 
   public Options device(int device) {
-    return new Options(backend, device, precision, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash);
   }
 
   public Options precision(Precision precision) {
-    return new Options(backend, device, precision, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash);
+  }
+
+  public Options gemm(Gemm gemm) {
+    return new Options(backend, device, precision, gemm, threads, hash);
   }
 
   public Options threads(int threads) {
-    return new Options(backend, device, precision, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash);
   }
 
   public Options hash(boolean hash) {
-    return new Options(backend, device, precision, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash);
   }
 }

@@ -2,6 +2,7 @@ package dev.loupe.cli;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
+import dev.loupe.Gemm;
 import dev.loupe.Precision;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.sampling.NotFiniteException;
@@ -135,6 +136,9 @@ public final class Main {
     commandLine.registerConverter(
         Precision.class,
         value(text -> Precision.valueOf(text.toUpperCase(Locale.ROOT)), "f32, f16, bf16 or int8"));
+    commandLine.registerConverter(
+        Gemm.class,
+        value(text -> Gemm.valueOf(text.toUpperCase(Locale.ROOT)), "auto, own or cublas"));
     commandLine.registerConverter(
         GenerateCommand.Overflow.class,
         value(

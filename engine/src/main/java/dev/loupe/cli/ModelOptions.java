@@ -1,6 +1,7 @@
 package dev.loupe.cli;
 
 import dev.loupe.Backend;
+import dev.loupe.Gemm;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.Precision;
@@ -28,6 +29,12 @@ final class ModelOptions {
       paramLabel = "T",
       description = "Weights as f32, f16, bf16 or int8, on a GPU (default: f32).")
   Precision precision = Precision.F32;
+
+  @Option(
+      names = "--gemm",
+      paramLabel = "G",
+      description = "What multiplies prompts on a GPU: auto, own or cublas (default: auto).")
+  Gemm gemm = Gemm.AUTO;
 
   @Option(
       names = "--threads",
@@ -58,7 +65,7 @@ final class ModelOptions {
     ProgressBar bar = new ProgressBar(terminal, !quiet, "loading");
     try {
       return Loupe.open(
-          source(), new Options(backend, device, precision, threads, hash), bar::update);
+          source(), new Options(backend, device, precision, gemm, threads, hash), bar::update);
     } finally {
       bar.clear();
     }

@@ -50,9 +50,7 @@ public final class Transformer implements AutoCloseable {
       }
       lnF = BlockWeights.layerNorm(checkpoint, arena, "ln_f");
       head =
-          checkpoint.has("lm_head.weight")
-              ? arena.table(checkpoint.tensor("lm_head.weight"))
-              : wte;
+          checkpoint.has("lm_head.weight") ? arena.table(checkpoint.tensor("lm_head.weight")) : wte;
       progress.report(config.nLayer(), config.nLayer());
     } catch (Throwable e) {
       arena.close();

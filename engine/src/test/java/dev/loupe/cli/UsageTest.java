@@ -3,7 +3,9 @@ package dev.loupe.cli;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import dev.loupe.kernels.CudaDriver;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -51,6 +53,9 @@ class UsageTest {
         "generate|x|--threads|-1 => -1 threads",
         "generate|x|--threads|100000 => 100000 threads",
         "generate|x|--backend|tpu => --backend; 'tpu'; auto, cpu or cuda",
+        "generate|x|--dtype|f8 => --dtype; 'f8'; f32, f16, bf16 or int8",
+        "generate|x|--gemm|mkl => --gemm; 'mkl'; auto, own or cublas",
+        "generate|x|--device|-1 => GPU -1: they are numbered from 0",
         "generate|x|--overflow|wrap => --overflow; 'wrap'; error or slide",
         "generate|x|-m| => model's name is empty",
         "generate|x|--ids|1 => one of TEXT, --file and --ids",
@@ -109,8 +114,10 @@ class UsageTest {
 
   @Test
   void refusesAnAskedForGpu() {
+    assumeTrue(CudaDriver.find().cards().isEmpty(), "there is one");
     Ran.loupe("generate", "x", "--backend", "cuda")
-        .refused(Main.NO_BACKEND, "CUDA", "--backend cpu");
+        .refused(Main.NO_BACKEND, "no GPU can be used", "NVIDIA driver", "--backend cpu");
+    Ran.loupe("generate", "x", "--dtype", "f16").refused(Main.NO_BACKEND, "f16 needs a GPU");
   }
 
   @ParameterizedTest

@@ -3,6 +3,7 @@ package dev.loupe.model;
 import static dev.loupe.Close.assertClose;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import dev.loupe.Gemm;
 import dev.loupe.OnGpu;
 import dev.loupe.Precision;
 import dev.loupe.ops.cuda.CudaOps;
@@ -59,7 +60,7 @@ class CudaModelTest {
         config, 5, folder, new RandomCheckpoint.Layout(DType.F32, true, true, true), Progress.NONE);
     int[] ids = new Random(6).ints(67, 0, config.vocabSize()).toArray();
     try (Checkpoint checkpoint = Checkpoint.open(folder);
-        CudaOps ops = new CudaOps(0, precision);
+        CudaOps ops = new CudaOps(0, precision, Gemm.AUTO);
         Transformer model = new Transformer(checkpoint, ops)) {
       ReferenceGpt2 reference = new ReferenceGpt2(checkpoint, ids);
       double[] expected = Arrays.stream(reference.logits).flatMapToDouble(Arrays::stream).toArray();

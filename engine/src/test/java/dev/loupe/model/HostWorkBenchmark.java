@@ -1,5 +1,6 @@
 package dev.loupe.model;
 
+import dev.loupe.Gemm;
 import dev.loupe.Precision;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -48,7 +49,7 @@ final class HostWorkBenchmark {
 
   private static double run(boolean maps) throws Exception {
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL);
-        CudaOps ops = new CudaOps(0, Precision.F16);
+        CudaOps ops = new CudaOps(0, Precision.F16, Gemm.AUTO);
         Transformer model = new Transformer(checkpoint, ops);
         TensorArena arena = ops.arena()) {
       var config = model.config();

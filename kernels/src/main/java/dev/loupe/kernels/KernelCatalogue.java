@@ -12,6 +12,7 @@ public final class KernelCatalogue {
               LayerNormKernels.VARIANTS,
               LinearKernels.VARIANTS,
               GemvKernels.VARIANTS,
+              CublasLinear.VARIANTS,
               AttentionKernels.VARIANTS,
               DecodeAttention.VARIANTS,
               AttentionMapKernels.MAPS,

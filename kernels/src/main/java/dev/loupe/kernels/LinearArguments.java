@@ -110,6 +110,23 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
     values.add(0);
     values.add(map.in());
     values.add(map.outputs());
+    addEpilogue(values);
+    return launch(kernel, values);
+  }
+
+  /** A launch of epilogue.cu: sums (not set), bias, target, rows, outputs, then the epilogue's. */
+  Launch bindEpilogue(Kernel kernel) {
+    List<@Nullable Object> values = new ArrayList<>();
+    values.add(null);
+    values.add(map.bias());
+    values.add(epilogue.target());
+    values.add(0);
+    values.add(map.outputs());
+    addEpilogue(values);
+    return launch(kernel, values);
+  }
+
+  private void addEpilogue(List<@Nullable Object> values) {
     int element = code(epilogue.target().element());
     switch (epilogue) {
       case LinearEpilogue.Output o -> values.addAll(List.of(element, o.activation().code()));
@@ -121,7 +138,6 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
         values.addAll(List.of(c.heads(), c.headSize(), c.capacity(), code(a.keys().element())));
       }
     }
-    return launch(kernel, values);
   }
 
   /** Place of the rows among the parameters that {@link #bind} gives. */

@@ -246,4 +246,89 @@ class CublasTest {
         "cuBLAS failed at it: CUBLAS_STATUS_ARCH_MISMATCH",
         Refusal.of(() -> Cublas.check(8, "it")));
   }
+
+  /** The three epilogues against the same maps by Loupe's own kernels. */
+  @ParameterizedTest
+  @ValueSource(ints = {12, 13})
+  void linearMapsWithTheirEpilogues(int version) {
+    LinearKernels own = new LinearKernels(gpu);
+    CublasLinear linear = new CublasLinear(gpu, version == 12 ? cublas12 : cublas13);
+    CacheShape cache = LinearKernelsTest.CACHE;
+    int rows = LinearKernelsTest.SEQUENCE.length;
+    try {
+      for (Element element : new Element[] {Element.F32, Element.F16, Element.BF16}) {
+        for (int outputs : new int[] {37, 3 * cache.width()}) {
+          LinearProblem p = new LinearProblem(element, element, rows, cache.width(), outputs, 3);
+          try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+            for (Activation f : Activation.values()) {
+              DeviceBuffer mine = b.target(element);
+              DeviceBuffer theirs = b.target(element);
+              own.prepare(b.map, b.x, new LinearEpilogue.Output(mine, f)).run(rows);
+              linear.prepare(b.map, b.x, new LinearEpilogue.Output(theirs, f)).run(rows);
+              assertNear(element, b.result(mine), b.result(theirs));
+            }
+            DeviceBuffer mine = b.with(Element.F32, new float[rows * outputs]);
+            DeviceBuffer theirs = b.with(Element.F32, new float[rows * outputs]);
+            own.prepare(b.map, b.x, new LinearEpilogue.Residual(mine)).run(rows);
+            linear.prepare(b.map, b.x, new LinearEpilogue.Residual(theirs)).run(rows);
+            linear.prepare(b.map, b.x, new LinearEpilogue.Residual(theirs)).run(rows);
+            float[] once = new float[rows * outputs];
+            float[] twice = new float[rows * outputs];
+            mine.download(once);
+            theirs.download(twice);
+            for (int i = 0; i < twice.length; i++) {
+              twice[i] /= 2;
+            }
+            assertNear(Element.F32, once, twice);
+            if (outputs == 3 * cache.width()) {
+              assertNear(element, append(b, own::prepare), append(b, linear::prepare));
+            }
+          }
+        }
+      }
+    } finally {
+      linear.freeProducts();
+    }
+  }
+
+  private interface Prepare {
+    LinearCall prepare(LinearMap map, DeviceBuffer x, LinearEpilogue epilogue);
+  }
+
+  /** qkv, then keys and values, as one array. */
+  private static float[] append(LinearBuffers b, Prepare how) {
+    CacheShape cache = LinearKernelsTest.CACHE;
+    DeviceBuffer keys = b.with(Element.F32, new float[(int) cache.elements()]);
+    DeviceBuffer values = b.with(Element.F32, new float[(int) cache.elements()]);
+    DeviceBuffer qkv = b.with(Element.F32, new float[b.problem.rows * b.problem.outputs]);
+    how.prepare(
+            b.map,
+            b.x,
+            new LinearEpilogue.QkvAppend(
+                qkv,
+                keys,
+                values,
+                b.with(LinearKernelsTest.SEQUENCE),
+                b.with(LinearKernelsTest.POSITION),
+                cache))
+        .run(b.problem.rows);
+    float[] all = new float[(int) (qkv.elements() + 2 * cache.elements())];
+    int at = 0;
+    for (DeviceBuffer part : new DeviceBuffer[] {qkv, keys, values}) {
+      float[] some = new float[(int) part.elements()];
+      part.download(some);
+      System.arraycopy(some, 0, all, at, some.length);
+      at += some.length;
+    }
+    return all;
+  }
+
+  /** Products of 16 numbers, added in another order, and rounded to {@code element}. */
+  private static void assertNear(Element element, float[] a, float[] b) {
+    double relative = element == Element.F32 ? 1e-5 : element == Element.F16 ? 1e-3 : 8e-3;
+    assertEquals(a.length, b.length);
+    for (int i = 0; i < a.length; i++) {
+      assertEquals(a[i], b[i], relative * Math.max(1, Math.abs(a[i])), element + " " + i);
+    }
+  }
 }

@@ -1,12 +1,16 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.Gemm;
 import dev.loupe.Precision;
 import dev.loupe.kernels.AttentionMapKernels.Cells;
+import dev.loupe.kernels.Cublas;
+import dev.loupe.kernels.CublasLinear;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.EmbeddingKernels;
 import dev.loupe.kernels.GemvKernels;
 import dev.loupe.kernels.Gpu;
+import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.LayerNormKernels;
 import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.LinearEpilogue;
@@ -51,6 +55,7 @@ public final class CudaOps implements Ops {
   private final LinearKernels linear;
   private final GemvKernels gemv;
   private final WeightKernels conversion;
+  private final @Nullable CublasLinear cublas;
   private @Nullable CudaWeights loading;
   private @Nullable DeviceBuffer wideWeight;
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
@@ -61,16 +66,18 @@ public final class CudaOps implements Ops {
    *
    * @param device number in the driver's order, from 0
    * @param precision what the weights are kept as
-   * @throws dev.loupe.kernels.GpuException if there is no such GPU, or it can't run the kernels
+   * @param gemm what multiplies the rows of a prompt
+   * @throws GpuException if there is no such GPU, or it can't run the kernels, or cuBLAS is asked
+   *     for and not there
    */
-  public CudaOps(int device, Precision precision) {
-    this(device, precision, true);
+  public CudaOps(int device, Precision precision, Gemm gemm) {
+    this(device, precision, gemm, true);
   }
 
   /**
    * @param graphs whether decoding steps are replayed as graphs
    */
-  CudaOps(int device, Precision precision, boolean graphs) {
+  CudaOps(int device, Precision precision, Gemm gemm, boolean graphs) {
     this.graphs = graphs;
     weights =
         switch (precision) {
@@ -87,10 +94,34 @@ public final class CudaOps implements Ops {
       linear = new LinearKernels(gpu);
       gemv = new GemvKernels(gpu);
       conversion = new WeightKernels(gpu);
+      cublas = cublas(gemm);
     } catch (RuntimeException e) {
       gpu.close();
       throw e;
     }
+  }
+
+  private @Nullable CublasLinear cublas(Gemm gemm) {
+    // f32 by our tensor cores' 3xTF32; cuBLAS has plain f32 only
+    if (gemm == Gemm.OWN || (gemm == Gemm.AUTO && activations == Element.F32)) {
+      return null;
+    }
+    try {
+      Optional<Cublas> found = Cublas.open(gpu);
+      if (found.isPresent()) {
+        return new CublasLinear(gpu, found.get());
+      }
+    } catch (GpuException e) {
+      if (gemm == Gemm.CUBLAS) {
+        throw e;
+      }
+    }
+    if (gemm == Gemm.CUBLAS) {
+      throw new GpuException(
+          "cuBLAS is not installed: there is no %s; --gemm own does without"
+              .formatted(Cublas.searched()));
+    }
+    return null;
   }
 
   Gpu gpu() {
@@ -245,16 +276,24 @@ public final class CudaOps implements Ops {
             widened(map, input, epilogue).run(x.rows());
             return;
           }
+          CudaPass pass = pass(out);
+          // a recorded step would hold what cuBLAS decides for itself
+          boolean library =
+              cublas != null
+                  && !pass.isResident()
+                  && x.rows() > GemvKernels.MAX_ROWS
+                  && CublasLinear.takes(map, input);
+          long how = streams ? 1 : library ? 2 : 0;
           List<Long> key =
-              List.of(
-                  w.weight().address(), input.address(), out.data().address(), streams ? 1L : 0L);
-          pass(out)
-              .call(
+              List.of(w.weight().address(), input.address(), out.data().address(), how);
+          pass.call(
                   key,
                   () ->
                       streams
                           ? gemv.prepare(map, input, epilogue)
-                          : linear.prepare(map, input, epilogue))
+                          : library && cublas != null
+                              ? cublas.prepare(map, input, epilogue)
+                              : linear.prepare(map, input, epilogue))
               .run(x.rows());
         });
   }

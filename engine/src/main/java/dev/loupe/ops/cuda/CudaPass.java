@@ -62,6 +62,10 @@ final class CudaPass {
     resident = rows;
   }
 
+  boolean isResident() {
+    return resident != null;
+  }
+
   /**
    * Tells the device which token each row is.
    *
