@@ -133,7 +133,7 @@ class AttentionKernelsTest {
       CachedAttention a, double[] p, int sequence, int head, int column) {
     double relative = CachedAttention.roundingOf(a.cache);
     int d = a.shape.headSize();
-    int base = (sequence * HEADS + head) * CAPACITY * d + column;
+    int base = (sequence * a.shape.heads() + head) * a.shape.capacity() * d + column;
     double error = 0;
     for (int key = 0; key < p.length; key++) {
       error += (relative * p[key] + 0x1p-25) * Math.abs(a.v[base + key * d]);
@@ -150,11 +150,11 @@ class AttentionKernelsTest {
     for (Segment s : segments) {
       for (int i = 0; i < s.rows(); i++) {
         int keys = causal ? s.firstPosition() + i + 1 : s.keys();
-        for (int head = 0; head < HEADS; head++) {
+        for (int head = 0; head < a.shape.heads(); head++) {
           int row = s.firstRow() + i;
           String where = "%s D %d, %s, row %d, head %d: ".formatted(name, d, s, i, head);
           CachedAttention.Row want = a.row(row, head, s.sequence(), keys);
-          int at = row * HEADS + head;
+          int at = row * a.shape.heads() + head;
           worst = check(worst, where + "lse", want.lse, result.lse[at], want.lseError());
           for (int j = 0; j < d; j++) {
             double bound = want.yError(j);
@@ -201,6 +201,15 @@ class AttentionKernelsTest {
   @MethodSource("variants")
   void manySegmentsEqualTheReference(String name, Element element) {
     runAndCompare(problem(element, PASS, ROWS, 64, 1), name, PASS);
+  }
+
+  @ParameterizedTest
+  @MethodSource("variants")
+  void aLongSequenceEqualsTheReference(String name, Element element) {
+    List<Segment> segments = List.of(new Segment(0, 513, 0, 0));
+    CacheShape shape = new CacheShape(1, 1, 520, 64);
+    CachedAttention a = new CachedAttention(shape, element, element, 513, new int[] {513}, 1, 5);
+    compare(a, name, segments, true, run(a, name, segments, true));
   }
 
   /** Head sizes at and between the widths that the kernels are made for. */

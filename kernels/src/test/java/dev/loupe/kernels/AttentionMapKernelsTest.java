@@ -169,6 +169,21 @@ class AttentionMapKernelsTest {
 
   @ParameterizedTest
   @MethodSource("usualMaps")
+  void aLongSequenceEqualsTheReference(Case c) {
+    Schedules.forward();
+    CacheShape shape = new CacheShape(1, 1, 520, c.d);
+    var host = new CachedAttention(shape, c.activations, c.cache, 513, new int[] {513}, 1, 3);
+    try (MapProblem a = new MapProblem(gpu, host, new int[][] {{0, 513, 0, 0}}, true)) {
+      int[] heads = {0};
+      Selection want = a.select(heads, 0, 513);
+      Layout layout = new Layout.Dense(513);
+      float[] got = map(c.variant, a, want, Cells.PROBABILITIES, layout, Element.F32);
+      compareDense(a, heads, 0, 513, 513, Cells.PROBABILITIES, Element.F32, got);
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("usualMaps")
   void standsLargeScores(Case c) {
     Schedules.forward();
     try (MapProblem a = c.problem(30)) {
