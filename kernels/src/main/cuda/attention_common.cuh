@@ -79,6 +79,7 @@ __device__ __forceinline__ void store4(E* p, const float* x, float factor) {
   struct alignas(4 * sizeof(E)) Four {
     E x, y, z, w;
   };
-  *reinterpret_cast<Four*>(p) = Four{from_float<E>(x[0] * factor), from_float<E>(x[1] * factor),
-                                     from_float<E>(x[2] * factor), from_float<E>(x[3] * factor)};
+  const Four v = {from_float<E>(x[0] * factor), from_float<E>(x[1] * factor),
+                  from_float<E>(x[2] * factor), from_float<E>(x[3] * factor)};
+  *reinterpret_cast<Four*>(p) = v;
 }

@@ -98,6 +98,10 @@ __device__ __forceinline__ bool aligned16(const void* p) {
   return (reinterpret_cast<uintptr_t>(p) & 15) == 0;
 }
 
+// a b + c. nvcc fuses it, like a * b + c where it stands but unlike fmaf without keeping it from other
+// choices. Named, and in parentheses, so that a macro of the tests' counting build can take its place.
+__device__ __forceinline__ float (multiply_add)(float a, float b, float c) { return a * b + c; }
+
 // ---- Reductions. All 32 lanes take part and all get the same bits; the order is fixed.
 
 __device__ __forceinline__ float warp_sum(float x) {
