@@ -90,7 +90,7 @@ __device__ __forceinline__ void decode_split(
     if (d < D) o = fmaf(weight, O[w * D + d], o);
   }
   if (d < D) partial[d] = o;
-  if (d == 0) *ml = float2{m, l};
+  if (d == 0) *ml = make_float2(m, l);
 }
 
 // Grid (splits, H, R), 128 threads, (D + 2) 16 bytes of shared memory.

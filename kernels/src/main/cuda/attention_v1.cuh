@@ -17,7 +17,7 @@ __device__ __forceinline__ void attention_v1_scores(const Prefill<E>& p, float* 
   const int row = blockIdx.x, key = blockIdx.y * blockDim.x + threadIdx.x;
   if (row >= a.rows || key >= a.visible(row)) return;
   float s = 0.f;
-  for (int d = 0; d < p.D; d++) s += load(a.q(row) + d) * load(a.k(key) + d);
+  for (int d = 0; d < p.D; d++) s = multiply_add(load(a.q(row) + d), load(a.k(key) + d), s);
   S[((size_t)h * R + a.firstRow + row) * keyStride + key] = s * p.scale;
 }
 
@@ -51,7 +51,7 @@ __device__ __forceinline__ void attention_v1_values(const Prefill<E>& p, const f
   const float* P = S + ((size_t)h * R + a.firstRow + row) * keyStride;
   const int visible = a.visible(row);
   float o = 0.f;
-  for (int key = 0; key < visible; key++) o += P[key] * load(a.v(key) + d);
+  for (int key = 0; key < visible; key++) o = multiply_add(P[key], load(a.v(key) + d), o);
   store(a.o(row) + d, o);
 }
 

@@ -34,7 +34,9 @@ __device__ __forceinline__ void attention_v2(const Prefill<E>& prefill) {
       const E* k = a.k(key0 + lane);
       for (int d = 0; d < D; d += 4) {
         const float4 x = *reinterpret_cast<const float4*>(q + d), y = load4(k + d);
-        s += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+        float dot = multiply_add(x.y, y.y, x.x * y.x);
+        dot = multiply_add(x.z, y.z, dot);
+        s += multiply_add(x.w, y.w, dot);
       }
     }
     const float mNew = fmaxf(m, warp_max(s));
@@ -50,7 +52,7 @@ __device__ __forceinline__ void attention_v2(const Prefill<E>& prefill) {
       const int d = lane + 32 * c;
       if (d < D) {
         o[c] *= shrink;
-        for (int j = 0; j < count; j++) o[c] += p[j] * load(a.v(key0 + j) + d);
+        for (int j = 0; j < count; j++) o[c] = multiply_add(p[j], load(a.v(key0 + j) + d), o[c]);
       }
     }
     __syncwarp();  // a shuffle orders no memory: p is read before it is written again

@@ -113,24 +113,29 @@ struct QueryTile {
     }
   }
 
+  // Of every two column tiles an even lane writes the first and an odd one the second, 4 columns each:
+  // the 4 lanes of a row fill 32 bytes, where 2 columns each would fill half of that twice.
   __device__ __forceinline__ void store(const HeadSegment<E>& a, float scaleLog2) {
-    const int t = threadIdx.x & 3;
+    const int t = threadIdx.x & 3, odd = t & 1;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       l[i] += __shfl_xor_sync(0xffffffffu, l[i], 1);
       l[i] += __shfl_xor_sync(0xffffffffu, l[i], 2);
-      if (row + 8 * i >= a.rows) continue;
-      E* O = a.o(row + 8 * i) + t * 2;
+      const bool inside = row + 8 * i < a.rows;
       const float inverse = 1.f / l[i];
 #pragma unroll
-      for (int n = 0; n < DMAX / 8; n++) {
-        if (n * 8 < a.p.D) {
-          *reinterpret_cast<unsigned*>(O + n * 8) =
-              pack(o[n][2 * i] * inverse, o[n][2 * i + 1] * inverse, E{});
+      for (int n = 0; n < DMAX / 8; n += 2) {
+        const unsigned first = pack(o[n][2 * i] * inverse, o[n][2 * i + 1] * inverse, E{});
+        const unsigned second = pack(o[n + 1][2 * i] * inverse, o[n + 1][2 * i + 1] * inverse, E{});
+        const unsigned other = __shfl_xor_sync(0xffffffffu, odd ? first : second, 1);
+        const int d = (n + odd) * 8 + (t >> 1) * 4;
+        if (inside && d < a.p.D) {
+          *reinterpret_cast<uint2*>(a.o(row + 8 * i) + d) =
+              odd ? make_uint2(other, second) : make_uint2(first, other);
         }
       }
       const float log2Sum = m[i] * scaleLog2 + log2f(l[i]);
-      if (t == 0) a.lse(row + 8 * i) = log2Sum * 0.6931471805599453f;  // ln 2
+      if (inside && t == 0) a.lse(row + 8 * i) = log2Sum * 0.6931471805599453f;  // ln 2
     }
   }
 };

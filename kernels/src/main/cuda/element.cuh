@@ -87,8 +87,9 @@ __device__ __forceinline__ float4 load4(const E* p) {
 
 template <class E>
 __device__ __forceinline__ void store4(E* p, const float4& x) {
-  *reinterpret_cast<Four<E>*>(p) =
-      Four<E>{{from_float<E>(x.x), from_float<E>(x.y), from_float<E>(x.z), from_float<E>(x.w)}};
+  const Four<E> v = {
+      {from_float<E>(x.x), from_float<E>(x.y), from_float<E>(x.z), from_float<E>(x.w)}};
+  *reinterpret_cast<Four<E>*>(p) = v;
 }
 
 // 8 elements, whatever the type: where elements of 2 and 4 bytes meet in one loop.
@@ -143,6 +144,10 @@ __device__ __forceinline__ unsigned pack(float lo, float hi, __half) { return pa
 __device__ __forceinline__ unsigned pack(float lo, float hi, __nv_bfloat16) {
   return pack_bf16x2(lo, hi);
 }
+
+// a b + c. nvcc fuses it, like a * b + c where it stands but unlike fmaf without keeping it from other
+// choices. Named, and in parentheses, so that a macro of the tests' counting build can take its place.
+__device__ __forceinline__ float (multiply_add)(float a, float b, float c) { return a * b + c; }
 
 // ---- Reductions. All 32 lanes take part and all get the same bits; the order is fixed.
 

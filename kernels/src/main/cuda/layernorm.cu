@@ -59,6 +59,20 @@ __device__ __forceinline__ void layernorm_v2(const X* x,                        
     store(y + c, (load(x + c) - mean) * scale * gamma[c] + beta[c]);
 }
 
+// 8 floats of a lane in shared memory, at multiples of 8. A load or store takes 16 bytes of 8 lanes at
+// once; every other four lanes have their halves swapped, so that those 8 fall on different banks.
+__device__ __forceinline__ void keep8(float* p, const float (&v)[8]) {
+  const int low = threadIdx.x & 4;
+  sts128(p + low, make_float4(v[0], v[1], v[2], v[3]));
+  sts128(p + (low ^ 4), make_float4(v[4], v[5], v[6], v[7]));
+}
+__device__ __forceinline__ void kept8(const float* p, float (&v)[8]) {
+  const int low = threadIdx.x & 4;
+  const float4 a = lds128_f32(p + low), b = lds128_f32(p + (low ^ 4));
+  v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w;
+  v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+}
+
 // v3. One warp a row, 16 bytes a load, and the row read once: it stays in shared memory, where each lane
 // finds what it put there itself, so that no barrier is needed at all. New against v2: no barriers, a
 // third of the reads, wide loads.
@@ -81,14 +95,14 @@ __device__ __forceinline__ void layernorm_v3(const X* x,                        
   for (int c = lane * 8; c < C; c += 256) {
     float v[8];
     load8(x + c, v);
-    store8(kept + c, v);
+    keep8(kept + c, v);
     sum += ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
   }
   const float mean = warp_sum(sum) / C;
   float squares = 0;
   for (int c = lane * 8; c < C; c += 256) {
     float v[8];
-    load8(kept + c, v);
+    kept8(kept + c, v);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
       v[i] -= mean;
@@ -98,7 +112,7 @@ __device__ __forceinline__ void layernorm_v3(const X* x,                        
   const float scale = 1.0f / sqrtf(warp_sum(squares) / C + eps);
   for (int c = lane * 8; c < C; c += 256) {
     float v[8], g[8], b[8];
-    load8(kept + c, v);
+    kept8(kept + c, v);
     load_floats(gamma + c, g);
     load_floats(beta + c, b);
 #pragma unroll

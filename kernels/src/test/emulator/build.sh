@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the emulator and the kernels with g++:
-#   build.sh OUTDIR [rel|harness|asan|tsan]
+#   build.sh OUTDIR [rel|count|harness|asan|tsan]
 # rel: OUTDIR/libcuda.so.1, the stand-in driver, for the loader path of the JVM
+# count: the same, counting what kernels ask of memory and arithmetic (count.cpp)
 # others: OUTDIR/harness, the C++ tests, plain or under AddressSanitizer with UBSan, or under ThreadSanitizer
 #   build.sh OUTDIR harness|asan|tsan KERNELS.cu PROGRAM
 # links PROGRAM from the objects in OUTDIR, with the kernels of this one file instead (for the mutation check)
@@ -9,7 +10,7 @@
 # (more compiler flags), EMU_JOBS (compilers at once, 2).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-out=${1:?usage: build.sh OUTDIR [rel|harness|asan|tsan]}
+out=${1:?usage: build.sh OUTDIR [rel|count|harness|asan|tsan]}
 mode=${2:-rel}
 sources=${CUDA_SOURCES:-$here/../../main/cuda}
 cxx=${CXX:-g++}
@@ -27,7 +28,9 @@ case $mode in
   asan) flags+=(-O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined -DEMU_ASAN) ;;
   # TSan must see the accesses of kernels only: the emulator's own are not ordered by barriers
   tsan) flags+=(-O1 -fno-omit-frame-pointer -DEMU_TSAN) kernel+=(-fsanitize=thread) ;;
-  *) echo "build.sh: unknown mode $mode: rel, harness, asan or tsan" >&2; exit 2 ;;
+  # A struct's members are not split, so that a 16-byte access is one; func-entry-exit: calls that count nothing
+  count) flags+=(-O1) kernel+=(-fsanitize=thread --param tsan-instrument-func-entry-exit=0 -fno-tree-sra -include count.h) ;;
+  *) echo "build.sh: unknown mode $mode: rel, count, harness, asan or tsan" >&2; exit 2 ;;
 esac
 read -ra more <<<"${EMU_FLAGS:-}"
 flags+=("${more[@]}")
@@ -83,11 +86,10 @@ for source in "$here"/*.cpp; do
   object=$out/$name.o
   extra=("${runtime[@]}")
   [ "$name" = kernel_memory ] && extra=("${kernel[@]}")
-  case $name in
-    harness*)
-      [ "$mode" = rel ] && continue
-      harness+=("$object")
-      ;;
+  case $mode:$name in
+    count:conflicts | count:kernel_memory | rel:count | rel:harness* | count:harness*) continue ;;  # count.cpp has both
+    harness:count | asan:count | tsan:count) continue ;;
+    *:harness*) harness+=("$object") ;;
     *) objects+=("$object") ;;
   esac
   if stale "$object"; then start compile_cpp "$source" "$object" "${extra[@]}"; fi
@@ -98,10 +100,14 @@ for source in "$sources"/*.cu; do
   objects+=("$object")
   if stale "$object"; then start compile_cu "$source" "$object" "${kernel[@]}"; fi
 done
-for source in "$here"/*.cu; do  # kernels with planted bugs, for the harness only
-  [ -e "$source" ] && [ "$mode" != rel ] || continue
-  object=$out/$(basename "$source" .cu).test.o
-  harness+=("$object")
+for source in "$here"/*.cu; do  # kernels with known counts, and with planted bugs, for the harness
+  name=$(basename "$source" .cu)
+  object=$out/$name.test.o
+  case $mode:$name in
+    count:count_kernels) objects+=("$object") ;;
+    rel:* | count:* | *:count_kernels) continue ;;
+    *) harness+=("$object") ;;
+  esac
   if stale "$object"; then start compile_cu "$source" "$object" "${kernel[@]}"; fi
 done
 for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
@@ -113,10 +119,10 @@ newer_than() {  # TARGET OBJECTS...
   for object in "$@"; do [ "$object" -nt "$target" ] && return 0; done
   return 1
 }
-if [ "$mode" = rel ] && newer_than "$out/libcuda.so.1" "${objects[@]}"; then
+if [[ $mode = rel || $mode = count ]] && newer_than "$out/libcuda.so.1" "${objects[@]}"; then
   "$cxx" -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs "${objects[@]}" -o "$out/libcuda.so.1.new" -lpthread
   mv "$out/libcuda.so.1.new" "$out/libcuda.so.1"  # a JVM may have the old one open
 fi
-if [ "$mode" != rel ] && newer_than "$out/harness" "${objects[@]}" "${harness[@]}"; then
+if [[ $mode != rel && $mode != count ]] && newer_than "$out/harness" "${objects[@]}" "${harness[@]}"; then
   "$cxx" "${link[@]}" "${harness[@]}" "${objects[@]}" -o "$out/harness" -lpthread
 fi

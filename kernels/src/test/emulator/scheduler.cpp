@@ -354,6 +354,7 @@ void warp_collective(WarpOperation operation, const char* what, unsigned mask, v
       lanes[lane] = other->payload;
     }
     operation(lanes, mask);
+    if (mask == ~0u) count_conflicts(warp);
     if (orders_memory) warp.tags.generation++;
     warp.arrived &= ~mask;
     for (int lane = 0; lane < 32; lane++) {

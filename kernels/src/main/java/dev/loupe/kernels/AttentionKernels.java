@@ -27,18 +27,23 @@ public final class AttentionKernels implements AutoCloseable {
   static final Variant V1 =
       variant("v1", "three kernels, all scores in memory", AttentionArguments.FLOATS, LIMITS, 75);
   static final Variant V2 =
-      variant("v2", "online softmax, a warp for each row", AttentionArguments.FLOATS, LIMITS, 75);
+      variant(
+          "v2",
+          "one kernel: online softmax, no score reaches memory; a warp for each row",
+          AttentionArguments.FLOATS,
+          LIMITS,
+          75);
   static final Variant V3 =
       variant(
           "v3",
-          "tiles of 64 rows and 32 keys in shared memory, 4 x 4 scores a thread",
+          "tiles of 64 rows and 32 keys in shared memory: K and V are read once for 64 rows; 4 x 4 scores a thread",
           AttentionArguments.FLOATS,
           LIMITS + "; above 96 it needs 76 KB of shared memory",
           75);
   static final Variant V4 =
       variant(
           "v4",
-          "tensor cores, P in registers, the next tile copied meanwhile, no bank conflicts",
+          "tensor cores in place of float units, P in registers, the next tile copied meanwhile, swizzled",
           HALVES,
           LIMITS,
           80);

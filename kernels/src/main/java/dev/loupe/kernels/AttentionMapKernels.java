@@ -27,15 +27,21 @@ public final class AttentionMapKernels {
   static final List<Variant> MAPS =
       List.of(
           variant(MAP, "v1", "a warp for each row and 32 keys; for few rows"),
-          variant(MAP, "v2", "tiles of 64 rows and 64 keys in shared memory"),
-          tensorVariant(MAP, "the tiles by tensor cores"));
+          variant(
+              MAP,
+              "v2",
+              "tiles of 64 rows and 64 keys in shared memory: K is read once for 64 rows"),
+          tensorVariant(MAP, "v2's tiles by tensor cores, copied by cp.async"));
 
   /** Rows of the statistics family in the {@link KernelCatalogue}. */
   static final List<Variant> STATISTICS =
       List.of(
           variant(STATS, "v1", "a block for each row and head, one pass; for few rows"),
-          variant(STATS, "v2", "tiles of 64 rows and 64 keys, eight rows a warp"),
-          tensorVariant(STATS, "the tiles by tensor cores, the next keys fetched meanwhile"));
+          variant(
+              STATS,
+              "v2",
+              "tiles of 64 rows and 64 keys, eight rows a warp: K is read once for 64 rows"),
+          tensorVariant(STATS, "v2's tiles by tensor cores, the next keys fetched meanwhile"));
 
   /** Most ranks of {@link Statistics}. */
   public static final int MAX_TOP = 16;

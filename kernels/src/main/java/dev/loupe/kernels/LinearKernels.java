@@ -14,12 +14,19 @@ public final class LinearKernels {
   static final List<Variant> VARIANTS =
       List.of(
           new Variant(FAMILY, "v1", "one thread an output", "", ELEMENTS, 75),
-          new Variant(FAMILY, "v2", "tiles of x and W in shared memory", "", ELEMENTS, 75),
-          new Variant(FAMILY, "v3", "8 x 4 outputs a thread, in registers", "", ELEMENTS, 75),
+          new Variant(
+              FAMILY,
+              "v2",
+              "tiles in shared memory: x and W are read once for 16 outputs",
+              "",
+              ELEMENTS,
+              75),
+          new Variant(
+              FAMILY, "v3", "larger tiles, 8 x 4 outputs a thread in registers", "", ELEMENTS, 75),
           new Variant(
               FAMILY,
               "v4",
-              "tensor cores, cp.async, swizzled shared memory; f32 as 3xTF32",
+              "tensor cores in place of float units, cp.async, swizzled shared memory; f32 as 3xTF32",
               "rows of W are multiples of 16 bytes",
               ELEMENTS,
               80));
