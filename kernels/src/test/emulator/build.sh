@@ -3,7 +3,8 @@
 #   build.sh OUTDIR [rel|count|harness|asan|tsan]
 # rel: OUTDIR/libcuda.so.1, the stand-in driver, for the loader path of the JVM
 # count: the same, counting what kernels ask of memory and arithmetic (count.cpp)
-# others: OUTDIR/harness, the C++ tests, plain or under AddressSanitizer with UBSan, or under ThreadSanitizer
+# others: OUTDIR/harness, the C++ tests, plain or under AddressSanitizer with UBSan, or under ThreadSanitizer; with
+# EMU_KERNELS=0 without the product's kernels, and its name is OUTDIR/self
 #   build.sh OUTDIR harness|asan|tsan KERNELS.cu PROGRAM
 # links PROGRAM from the objects in OUTDIR, with the kernels of this one file instead (for the mutation check)
 # Only what has changed is compiled again. Environment: CXX, CUDA_SOURCES (folder with the .cu files), EMU_FLAGS
@@ -21,6 +22,7 @@ flags=(-std=c++17 -g -fPIC -fvisibility=hidden "-fmacro-prefix-map=$here/=" "-fm
   "-I$here" "-I$sources" "-I$here/../../main/cuda")
 # one instruction set on every x86-64 machine (with the fast half conversions), so results do not depend on which
 [ "$(uname -m)" = x86_64 ] && flags+=(-march=x86-64-v3)
+flags+=(-ffp-contract=off)  # nor on how far the compiler optimises: replays are compared bit by bit
 runtime=(-Wall -Wextra -Werror)
 kernel=(-w)  # of kernels and what counts as theirs; nvcc judges their warnings
 case $mode in
@@ -94,8 +96,10 @@ for source in "$here"/*.cpp; do
   esac
   if stale "$object"; then start compile_cpp "$source" "$object" "${extra[@]}"; fi
 done
+program=$out/harness
+[ "${EMU_KERNELS:-1}" = 0 ] && program=$out/self
 for source in "$sources"/*.cu; do
-  [ -e "$source" ] || continue
+  [ -e "$source" ] && [ "$program" = "$out/harness" ] || continue
   object=$out/$(basename "$source" .cu).cu.o
   objects+=("$object")
   if stale "$object"; then start compile_cu "$source" "$object" "${kernel[@]}"; fi
@@ -123,6 +127,6 @@ if [[ $mode = rel || $mode = count ]] && newer_than "$out/libcuda.so.1" "${objec
   "$cxx" -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs "${objects[@]}" -o "$out/libcuda.so.1.new" -lpthread
   mv "$out/libcuda.so.1.new" "$out/libcuda.so.1"  # a JVM may have the old one open
 fi
-if [[ $mode != rel && $mode != count ]] && newer_than "$out/harness" "${objects[@]}" "${harness[@]}"; then
-  "$cxx" "${link[@]}" "${harness[@]}" "${objects[@]}" -o "$out/harness" -lpthread
+if [[ $mode != rel && $mode != count ]] && newer_than "$program" "${objects[@]}" "${harness[@]}"; then
+  "$cxx" "${link[@]}" "${harness[@]}" "${objects[@]}" -o "$program" -lpthread
 fi

@@ -7,6 +7,7 @@
 
 #include "device_memory.h"
 #include "driver.h"
+#include "record.h"
 #include "scheduler.h"
 
 namespace emu {
@@ -83,13 +84,16 @@ static int blocks_per_multiprocessor(int threads, size_t shared) {
   return std::min({by_threads, by_shared, card.compute_capability == 75 ? 16 : 32});
 }
 
-static CUresult run_kernel(const Launch& launch) {
+static CUresult run_kernel(const Launch& launch, const std::vector<int>& parameter_sizes) {
   if (sticky_error) return sticky_error;
   static const bool off = getenv("EMU_KERNELS_OFF");  // to time what the host does for a launch
   if (off) return CUDA_SUCCESS;
+  Recorder recorder(launch, parameter_sizes);
   std::string problem = run(launch);
   if (problem.empty()) problem = device_memory_check();
-  if (!problem.empty()) {
+  if (problem.empty()) {
+    recorder.keep();
+  } else {
     sticky_error = problem.find("illegal access") != std::string::npos ? CUDA_ERROR_ILLEGAL_ADDRESS
                                                                        : CUDA_ERROR_LAUNCH_FAILED;
     sticky_message = problem;
@@ -115,7 +119,8 @@ static CUresult submit(Function* f, dim3 grid, dim3 block, unsigned shared, void
   if (CUresult rc = take_parameters(*f->kernel, pointers, extra, parameters.get())) return rc;
   const KernelInfo* kernel = f->kernel;
   return stream_submit(stream, [=] {
-    return run_kernel({kernel->name, kernel->call, grid, block, shared, parameters->addresses.data(), cooperative});
+    return run_kernel({kernel->name, kernel->call, grid, block, shared, parameters->addresses.data(), cooperative},
+                      kernel->sizes);
   });
 }
 

@@ -1,6 +1,6 @@
-// harness [-s forward|reverse|random|all] [-c lazy|eager|all] [-n seed] [-q] [prefix of a case's name]...
-// Runs the cases, by default all of them under all schedules with lazy copies, and forward with eager ones too.
-// Cases that start with bug_ must fail and run only when asked for.
+// harness [-s forward|reverse|random|all] [-c lazy|eager|all] [-n seed] [-q] [-r folder] [prefix of a case's name]...
+// Runs the cases, by default all of them under all schedules with lazy copies, and forward with eager ones too; with
+// -r launches recorded in a folder instead, see record.h. Cases that start with bug_ must fail and run only when asked for.
 #include "harness.h"
 
 #include <chrono>
@@ -20,11 +20,6 @@ void check(int code, const std::string& what) {
   const char* text = nullptr;
   cuGetErrorString(code, &text);
   throw std::runtime_error(what + ": error " + std::to_string(code) + ", " + (text ? text : "unknown"));
-}
-
-bool exists(const char* kernel) {
-  void* function;
-  return cuModuleGetFunction(&function, module, kernel) == 0;
 }
 
 void launch_with(const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters, bool cooperative) {
@@ -79,6 +74,7 @@ using namespace harness;
 struct Settings {
   int schedules = 7, copies = 0, seed = 1;  // bits 1 forward, 2 reverse, 4 random; 1 lazy, 2 eager, 0 both as above
   bool quiet = false;
+  std::string records;
   std::vector<std::string> prefixes;
 };
 
@@ -96,6 +92,9 @@ static Settings parse(int count, char** words) {
       i++;
     } else if (word == "-n") {
       s.seed = std::stoi(value);
+      i++;
+    } else if (word == "-r") {
+      s.records = value;
       i++;
     } else {
       s.prefixes.push_back(word);
@@ -142,7 +141,7 @@ static bool run(const Settings& s, const Case& c, int schedule, bool eager) {
   if (problem.empty() && races > races_before) problem = "ThreadSanitizer reports a race";
   double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!problem.empty() || !s.quiet) {
-    printf("%-4s %s, %s, %s, seed %d, %.3f s %s\n", problem.empty() ? "ok" : "FAIL", c.name, names[schedule],
+    printf("%-4s %s, %s, %s, seed %d, %.3f s %s\n", problem.empty() ? "ok" : "FAIL", c.name.c_str(), names[schedule],
            eager ? "eager" : "lazy", s.seed, seconds, problem.c_str());
     fflush(stdout);
   }
@@ -155,6 +154,7 @@ int main(int count, char** words) {
   check(cuInit(0), "cuInit");
   check(cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
   check(cuModuleLoadData(&module, "// emulated"), "cuModuleLoadData");
+  if (!s.records.empty()) cases() = replays(s.records);
   int ran = 0, failed = 0;
   for (const Case& c : cases()) {
     if (!chosen(s, c.name)) continue;

@@ -39,6 +39,7 @@ int emu_options(int schedule, long long seed, int eager);
 int emu_stats(unsigned long long*);
 int emu_live_allocations();
 int emu_clear_error();
+const char* emu_kernel_name(int);
 }
 
 namespace harness {
@@ -59,8 +60,8 @@ class Random {
 };
 
 struct Case {
-  const char* name;
-  void (*run)(Random& random);
+  std::string name;
+  std::function<void(Random& random)> run;
 };
 std::vector<Case>& cases();
 struct Registered {
@@ -125,8 +126,8 @@ void launch_cooperative(const char* kernel, dim3 grid, dim3 block, unsigned shar
       values);
 }
 
-/** Whether such a kernel was linked in. */
-bool exists(const char* kernel);
+/** A case for each of the product's kernels: the launch that was recorded in the folder; see record.h. */
+std::vector<Case> replays(const std::string& folder);
 
 /** Throws if a value is not finite or off by more than tolerance * max(1, |expected|). */
 void expect_near(const char* what, const std::vector<float>& actual, const std::vector<double>& expected,

@@ -1,4 +1,4 @@
-// Prefill attention against textbook attention in double.
+// Prefill attention against textbook attention in double, for the mutation check.
 #include <cmath>
 
 #include "harness.h"
@@ -104,27 +104,12 @@ unsigned shared_v3(int D) { return 4 * (96 * (D + 4) + 32 * D + 64 * 36); }
 unsigned shared_v4(int D) { return 4 * 64 * D * 2; }
 
 // Products of two f16 values are exact in f32; what is lost is P and y in the narrow type.
-const double F32 = 3e-5, F16 = 4e-3, BF16 = 3e-2;
+const double F32 = 3e-5, F16 = 4e-3;
 
 }  // namespace
 
-CASE(attention_v2_f32) { Problem<float>({2, 24, 40, true}, random).run("attention_v2_f32", 4, 4 * (24 + 32) * 4, F32); }
-
-CASE(attention_v3_short) {
-  Problem<float>({1, 8, 1, true}, random).run("attention_v3_d32_f32", 64, shared_v3(32), F32);
-  Problem<float>({2, 40, 33, false}, random).run("attention_v3_d64_f32", 64, shared_v3(64), F32);
-}
 CASE(attention_v3_f32) { Problem<float>({1, 64, 200, true}, random).run("attention_v3_d64_f32", 64, shared_v3(64), F32); }
-CASE(attention_v3_f16) { Problem<__half>({1, 64, 65, true}, random).run("attention_v3_d64_f16", 64, shared_v3(64), F16); }
-
-CASE(attention_v4_short) {
-  Problem<__half>({2, 8, 1, true}, random).run("attention_v4_d16_f16", 64, shared_v4(16), F16);
-  Problem<__half>({1, 72, 31, false}, random).run("attention_v4_d80_f16", 64, shared_v4(80), F16);
-}
 CASE(attention_v4_f16) { Problem<__half>({1, 64, 200, true}, random).run("attention_v4_d64_f16", 64, shared_v4(64), F16); }
-CASE(attention_v4_bf16) {
-  Problem<__nv_bfloat16>({1, 64, 130, false}, random).run("attention_v4_d64_bf16", 64, shared_v4(64), BF16);
-}
 
 // Narrower than the kernel's tiles, and a length that ends inside of one.
 CASE(attention_v3_narrow) { Problem<float>({1, 40, 70, true}, random).run("attention_v3_d64_f32", 64, shared_v3(64), F32); }
@@ -138,6 +123,3 @@ CASE(attention_v4_conflicts) {
   expect_equal("bank conflicts of ldmatrix", after[4] - before[4], 0);
 }
 
-CASE(attention_v5_f16) {
-  Problem<__half>({1, 64, 200, true}, random).run("attention_v5_d64_f16", 128, shared_v4(64), F16);
-}

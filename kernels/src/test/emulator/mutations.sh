@@ -11,11 +11,11 @@ sources=${CUDA_SOURCES:-$here/../../main/cuda}
 jobs=${EMU_JOBS:-2}
 cases=(attention_v3_f32 attention_v3_narrow attention_v4_f16 attention_v4_narrow attention_v4_conflicts)
 
-mkdir -p "$work/no-kernels"
+mkdir -p "$work/mutants"
 work=$(cd "$work" && pwd)
-export CUDA_SOURCES=$sources
-# the emulator and the harness, which all mutants share
-CUDA_SOURCES=$work/no-kernels "$here/build.sh" "$work/base" tsan
+base=$work/tsan  # the emulator and the harness, which all mutants share
+work=$work/mutants
+EMU_KERNELS=0 "$here/build.sh" "$base" tsan
 
 # A folder with the sources, of which only two kernels are instantiated, and the script applied to one file.
 prepare() {  # NAME FILE SCRIPT
@@ -38,7 +38,7 @@ CU
 # Says what became of a mutant, in its file `verdict`: caught, or why not.
 run() {  # NAME
   local dir=$work/$1 status=0
-  "$here/build.sh" "$work/base" tsan "$dir/attention.cu" "$dir/harness" >"$dir/log" 2>&1 ||
+  "$here/build.sh" "$base" tsan "$dir/attention.cu" "$dir/harness" >"$dir/log" 2>&1 ||
     { echo "does not compile" >"$dir/verdict"; return; }
   for schedule in reverse random; do
     TSAN_OPTIONS=halt_on_error=1 timeout 100 "$dir/harness" -q -s $schedule -c lazy "${cases[@]}" >>"$dir/log" 2>&1 || status=1

@@ -380,11 +380,12 @@ class AttentionMapKernelsTest {
     Schedules.forward();
     try (MapProblem a = c.problem(1)) {
       DeviceBuffer sums = a.floats(Element.F32, new float[2 * 20]);
+      DeviceBuffer distances = a.floats(Element.F32, new float[2 * 20]);
       DeviceBuffer keys = a.poisoned(Element.I32, 2 * 20 * 2);
       keys.upload(new int[80]);
       DeviceBuffer p = a.floats(Element.F32, new float[80]);
       var source = a.source(0, 10, 1, 0, 10, 10, 3, 0);
-      Statistics out = new Statistics(sums, sums, keys, p, 2);
+      Statistics out = new Statistics(sums, distances, keys, p, 2);
       a.kernels.statistics(c.variant, source, a.select(new int[] {0, 3}, 0, 20), out);
       float[] values = new float[40];
       sums.download(values);

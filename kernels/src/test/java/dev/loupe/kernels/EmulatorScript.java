@@ -18,11 +18,11 @@ final class EmulatorScript {
 
   private EmulatorScript() {}
 
-  /** Runs it with a folder of its own under target; its output is the message if it fails. */
+  /** Runs it in the folder of what the scripts build; its output is the message if it fails. */
   static void run(String name) throws IOException, InterruptedException {
     assumeTrue(onPath("g++") && onPath("bash"), "no g++ or no bash: the emulator is left out");
-    Path work = Files.createDirectories(Path.of("target", "emulator-" + name.replace(".sh", "")));
-    Path output = work.resolve("output");
+    Path work = Files.createDirectories(Path.of("target", "sanitizers"));
+    Path output = work.resolve(name.replace(".sh", ".log"));
     ProcessBuilder builder =
         new ProcessBuilder(List.of("bash", FOLDER.resolve(name).toString(), work.toString()));
     builder.redirectErrorStream(true).redirectOutput(output.toFile());

@@ -144,7 +144,7 @@ class GemvKernelsTest {
       value = Element.class,
       names = {"F32", "F16", "BF16", "I8"})
   void activatesAndAdds(Element element) {
-    for (int rows : new int[] {1, 7}) {
+    for (int rows : new int[] {1, 2, 3, 7}) { // a kernel each
       try (LinearBuffers b = buffers(element, rows, 48, 13)) {
         for (Activation f : Activation.values()) {
           DeviceBuffer target = b.target(F32);
@@ -166,29 +166,29 @@ class GemvKernelsTest {
       value = Element.class,
       names = {"F32", "F16", "BF16", "I8"})
   void appendsKeysAndValues(Element element) {
+    for (int rows : new int[] {1, 2, 3, LinearKernelsTest.SEQUENCE.length}) { // a kernel each
+      for (Element cache : List.of(F32, Element.F16, Element.BF16)) {
+        appendsKeysAndValues(element, rows, cache);
+      }
+    }
+  }
+
+  private static void appendsKeysAndValues(Element element, int rows, Element cache) {
     CacheShape shape = LinearKernelsTest.CACHE;
-    int rows = LinearKernelsTest.SEQUENCE.length;
-    for (Element cache : List.of(F32, Element.F16, Element.BF16)) {
-      try (LinearBuffers b = buffers(element, rows, shape.width(), 3 * shape.width())) {
-        DeviceBuffer keys = b.empty(cache, shape.elements());
-        DeviceBuffer values = b.empty(cache, shape.elements());
-        DeviceBuffer target = b.target(F32);
-        QkvAppend append =
-            new QkvAppend(
-                target,
-                keys,
-                values,
-                b.with(LinearKernelsTest.SEQUENCE),
-                b.with(LinearKernelsTest.POSITION),
-                shape);
-        gemv.prepare(b.map, b.x, append).run(rows);
-        float[] qkv = b.result(target);
-        check(b, qkv, sum -> sum);
-        for (int part = 1; part <= 2; part++) {
-          float[] actual = new float[(int) shape.elements()];
-          (part == 1 ? keys : values).download(actual);
-          assertArrayEquals(LinearKernelsTest.cached(qkv, part, cache), actual);
-        }
+    try (LinearBuffers b = buffers(element, rows, shape.width(), 3 * shape.width())) {
+      DeviceBuffer keys = b.empty(cache, shape.elements());
+      DeviceBuffer values = b.empty(cache, shape.elements());
+      DeviceBuffer target = b.target(F32);
+      DeviceBuffer sequence = b.with(LinearKernelsTest.SEQUENCE);
+      DeviceBuffer position = b.with(LinearKernelsTest.POSITION);
+      QkvAppend append = new QkvAppend(target, keys, values, sequence, position, shape);
+      gemv.prepare(b.map, b.x, append).run(rows);
+      float[] qkv = b.result(target);
+      check(b, qkv, sum -> sum);
+      for (int part = 1; part <= 2; part++) {
+        float[] actual = new float[(int) shape.elements()];
+        (part == 1 ? keys : values).download(actual);
+        assertArrayEquals(LinearKernelsTest.cached(qkv, part, cache), actual);
       }
     }
   }

@@ -245,7 +245,7 @@ class LinearKernelsTest {
     float[] cache = new float[(int) CACHE.elements()];
     Arrays.fill(cache, Float.NaN);
     int width = CACHE.width();
-    for (int r = 0; r < SEQUENCE.length; r++) {
+    for (int r = 0; r < qkv.length / (3 * width); r++) {
       int s = SEQUENCE[r];
       if (s < 0 || s >= CACHE.sequences() || POSITION[r] >= CACHE.capacity()) {
         continue;
