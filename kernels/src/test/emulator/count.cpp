@@ -59,8 +59,12 @@ std::unordered_map<const Warp*, std::unordered_map<uint64_t, Place>> places;
 uint64_t allocation;
 size_t allocation_bytes;
 
-bool find_global(uint64_t address) {
-  return address - allocation < allocation_bytes || device_memory_range(address, &allocation, &allocation_bytes);
+/** False if it is not global memory. Else moves it so that its allocation starts at 256 bytes, as a GPU's do. */
+bool find_global(uint64_t* address) {
+  uint64_t a = *address;
+  if (a - allocation >= allocation_bytes && !device_memory_range(a, &allocation, &allocation_bytes)) return false;
+  *address = (allocation + 255) / 256 * 256 + (a - allocation);
+  return true;
 }
 
 /** The lane's next access at a place; an absent one (cp.async that fills with zeros) keeps its turn. */
@@ -83,9 +87,8 @@ void access(const volatile void* p, unsigned bytes, bool write, const void* call
   uint64_t offset = address - reinterpret_cast<uint64_t>(current->shared);
   if (offset < current->shared_bytes) {
     note(place | 2, offset, bytes, true, write, true);
-  } else if (find_global(address)) {
-    // a GPU's allocations start at multiples of 256 bytes
-    note(place, (allocation + 255) / 256 * 256 + (address - allocation), bytes, false, write, true);
+  } else if (find_global(&address)) {
+    note(place, address, bytes, false, write, true);
   }
 }
 
@@ -152,8 +155,8 @@ void kernel_copy16(void* to, const void* from, bool valid) {
   const CudaThread& t = running();
   uint64_t place = 1ull << 63 | reinterpret_cast<uint64_t>(t.site.file) << 14 | static_cast<unsigned>(t.site.line) << 2;
   uint64_t source = reinterpret_cast<uint64_t>(from);
-  if (find_global(source)) source += (allocation + 255) / 256 * 256 - allocation;
-  note(place, source, 16, false, false, valid);
+  bool global = find_global(&source);
+  note(place, source, 16, false, false, valid && global);
   note(place | 3, static_cast<unsigned char*>(to) - current->shared, 16, true, true, true);
   if (valid) {
     memcpy(to, from, 16);

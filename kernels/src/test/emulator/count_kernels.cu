@@ -28,7 +28,7 @@ EXPORT_KERNEL(count_shared)
 extern "C" __global__ void count_tensor(const float* x, int valid, int stride, float* never) {
   DYN_SMEM(smem);
   const int lane = threadIdx.x;
-  cp_async16(smem + 16 * lane, lane < valid ? x + 4 * lane : x, lane < valid);
+  cp_async16(smem + 16 * lane, lane < valid ? x + 4 * lane : x + 1024, lane < valid);
   cp_async_commit();
   cp_async_wait<0>();
   __syncwarp();

@@ -70,7 +70,7 @@ class CountsTest {
     assertShared("tensor 16", 4 + 4, 0);
     assertShared("tensor 128", 4 + 32, 28);
     Counts tensor = self("tensor 16");
-    assertEquals(20 * 16, tensor.read(), "20 lanes copy 16 bytes each");
+    assertEquals(20 * 16, tensor.read(), "20 lanes copy 16 bytes each, 12 read nothing");
     assertEquals(16 * 8 * 16, tensor.tensorMultiplyAdds());
     assertEquals(16, tensor.multiplyAdds());
     assertEquals(16, tensor.exponentials());
@@ -81,22 +81,32 @@ class CountsTest {
     assertEquals((31 + 1) * 32, self("diverged").read());
   }
 
-  /** Counts of the plain versions follow from their definition. */
   @Test
-  void countsAgreeWithFormulas() {
+  void arithmeticAgreesWithFormulas() {
     long pairs = 256 * 257 / 2;
-    Counts attention = made("attention", "v1");
-    assertEquals(2 * pairs * 64, attention.multiplyAdds());
-    assertEquals(pairs, attention.exponentials());
+    assertEquals(2 * pairs * 64, made("attention", "v1").multiplyAdds());
+    assertEquals(pairs, made("attention", "v1").exponentials());
     // one of four products of q and k is added by itself
     assertEquals(pairs * 64 * 7 / 4, made("attention", "v2").multiplyAdds());
-    for (String v : List.of("v1", "v2", "v3")) {
-      long rows = v.equals("v3") ? 128 : 64; // v3 fills its tile
-      assertEquals(rows * 256 * 256, made("linear", v).multiplyAdds(), v);
-    }
-    assertEquals(128 * 256 * 256, made("linear", "v4").tensorMultiplyAdds());
+    long tiles = 1 + 2 + 3 + 4; // of 64 rows and 64 keys
+    assertEquals(tiles * 2 * 64 * 64 * 64, made("attention", "v4").tensorMultiplyAdds());
+    assertEquals(64 * 256 * 256, made("linear", "v1").multiplyAdds());
+    assertEquals(64 * 256 * 256, made("linear", "v2").multiplyAdds());
+    assertEquals(128 * 256 * 256, made("linear", "v3").multiplyAdds(), "a whole tile");
+    assertEquals(128 * 256 * 256, made("linear", "v4").tensorMultiplyAdds(), "a whole tile");
     assertEquals(768 * 1024, made("gemv", "v1").multiplyAdds(), "768 in whole chunks of 512");
-    assertEquals(0, made("linear", "v4").multiplyAdds());
+  }
+
+  @Test
+  void trafficAgreesWithFormulas() {
+    // a warp reads a column of W, and one value of x
+    assertEquals((32 + 1) * 32L * 256 * 64 * 256 / 32 + 64 * 256 * 4, made("linear", "v1").read());
+    // one row a lane: three passes take a sector for each value; gamma and beta one for each warp
+    assertEquals((3 * 64 + 2 * 2) * 768 * 32, made("layernorm", "v1").read());
+    // K and V of the tiles; q in requests of half sectors; the 4 numbers of a segment by 16 warps
+    long tiles = 1 + 2 + 3 + 4;
+    assertEquals(
+        tiles * 2 * 64 * 128 + 2 * 256 * 128 + 16 * 4 * 32, made("attention", "v4").read());
     for (Counts c : made) {
       if (!c.family().equals(CountingRun.SELF)) {
         assertTrue(c.read() >= c.leastRead(), () -> "reads less than its inputs: " + c);
