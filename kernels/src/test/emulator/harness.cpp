@@ -22,15 +22,20 @@ void check(int code, const std::string& what) {
   throw std::runtime_error(what + ": error " + std::to_string(code) + ", " + (text ? text : "unknown"));
 }
 
-void launch_with(const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters, bool cooperative) {
+void launch_async(void* stream, const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters,
+                  bool cooperative) {
   void* f;
   check(cuModuleGetFunction(&f, module, kernel), kernel);
   if (shared > 48 * 1024) check(cuFuncSetAttribute(f, 8, shared), kernel);
   int code = cooperative ? cuLaunchCooperativeKernel(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared,
-                                                     nullptr, parameters)
-                         : cuLaunchKernel(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, nullptr,
+                                                     stream, parameters)
+                         : cuLaunchKernel(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream,
                                           parameters, nullptr);
   check(code, kernel);
+}
+
+void launch_with(const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters, bool cooperative) {
+  launch_async(nullptr, kernel, grid, block, shared, parameters, cooperative);
   check(cuCtxSynchronize(), kernel);
 }
 
