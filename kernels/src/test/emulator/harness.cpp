@@ -118,9 +118,12 @@ static bool chosen(const Settings& s, const std::string& name) {
 static int races;
 #ifdef EMU_TSAN
 extern "C" __attribute__((visibility("default"))) void __tsan_on_report(void*) { races++; }
-/** A second race at an address that had one before counts too: shared memory is at the same address in every case. */
+/**
+ * A second race at an address that had one before counts too: shared memory is at the same address in every case.
+ * There are no other threads, for whose races TSan would wait a second at the end.
+ */
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
-  return "suppress_equal_addresses=0";
+  return "suppress_equal_addresses=0:atexit_sleep_ms=0";
 }
 #endif
 #ifdef EMU_ASAN
