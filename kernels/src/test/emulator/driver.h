@@ -35,6 +35,14 @@ enum CUresult {
   CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE = 720,
   CUDA_ERROR_NOT_SUPPORTED = 801,
   CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+  CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+  CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
+  CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+  CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+  CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
+  CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+  CUDA_ERROR_CAPTURED_EVENT = 907,
+  CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
 };
 
 #define DRIVER_API extern "C" __attribute__((visibility("default"))) int
@@ -81,5 +89,7 @@ CUresult image_read(const void* image, Image* result);
 
 /** Work on a stream: done at once, or recorded where the stream is being captured. */
 CUresult stream_submit(void* stream, std::function<CUresult()> work);
+/** The error, while a capture forbids calls that wait for the device or allocate; the capture is then invalid. */
+CUresult capture_forbids();
 
 }  // namespace emu

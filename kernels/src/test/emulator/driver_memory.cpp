@@ -31,6 +31,11 @@ void memory_free_all(const void* context) {
   }
 }
 
+/** Device memory that was there when work was submitted may be gone when a graph does the work again. */
+static CUresult still_there(CUdeviceptr address, size_t bytes) {
+  return device_memory_contains(address, bytes) ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 /** Fills bytes of device memory with a pattern of 1, 2 or 4 bytes. */
 static CUresult fill(void* stream, CUdeviceptr to, const void* pattern, size_t width, size_t count) {
   if (count > SIZE_MAX / width || !device_memory_contains(to, count * width) || to % width) {
@@ -39,30 +44,37 @@ static CUresult fill(void* stream, CUdeviceptr to, const void* pattern, size_t w
   uint32_t bits = 0;
   memcpy(&bits, pattern, width);
   return stream_submit(stream, [=] {
+    if (CUresult rc = still_there(to, count * width)) return rc;
     char* bytes = reinterpret_cast<char*>(to);
     for (size_t i = 0; i < count; i++) memcpy(bytes + i * width, &bits, width);
     return CUDA_SUCCESS;
   });
 }
 
-static CUresult copy(void* stream, void* to, const void* from, size_t bytes) {
-  if (bytes && (!to || !from)) return CUDA_ERROR_INVALID_VALUE;
+static CUresult to_device(void* stream, CUdeviceptr to, const void* from, size_t bytes) {
+  if (!device_memory_contains(to, bytes) || (bytes && !from)) return CUDA_ERROR_INVALID_VALUE;
   return stream_submit(stream, [=] {
-    memmove(to, from, bytes);
+    if (CUresult rc = still_there(to, bytes)) return rc;
+    memmove(reinterpret_cast<void*>(to), from, bytes);
     return CUDA_SUCCESS;
   });
 }
-static CUresult to_device(void* stream, CUdeviceptr to, const void* from, size_t bytes) {
-  if (!device_memory_contains(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return copy(stream, reinterpret_cast<void*>(to), from, bytes);
-}
 static CUresult to_host(void* stream, void* to, CUdeviceptr from, size_t bytes) {
-  if (!device_memory_contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return copy(stream, to, reinterpret_cast<const void*>(from), bytes);
+  if (!device_memory_contains(from, bytes) || (bytes && !to)) return CUDA_ERROR_INVALID_VALUE;
+  return stream_submit(stream, [=] {
+    if (CUresult rc = still_there(from, bytes)) return rc;
+    memmove(to, reinterpret_cast<const void*>(from), bytes);
+    return CUDA_SUCCESS;
+  });
 }
 static CUresult on_device(void* stream, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   if (!device_memory_contains(to, bytes) || !device_memory_contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
-  return copy(stream, reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return stream_submit(stream, [=] {
+    if (CUresult rc = still_there(to, bytes)) return rc;
+    if (CUresult rc = still_there(from, bytes)) return rc;
+    memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    return CUDA_SUCCESS;
+  });
 }
 
 }  // namespace emu
@@ -72,6 +84,7 @@ using namespace emu;
 DRIVER_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   DRIVER_ENTER;
   if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult rc = capture_forbids()) return rc;
   *address = device_memory_allocate(bytes);
   if (!*address) return CUDA_ERROR_OUT_OF_MEMORY;
   owners[*address] = current_context();
@@ -80,6 +93,7 @@ DRIVER_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
 DRIVER_API cuMemFree_v2(CUdeviceptr address) {
   DRIVER_ENTER;
   if (address == 0) return CUDA_SUCCESS;
+  if (CUresult rc = capture_forbids()) return rc;
   owners.erase(address);
   return device_memory_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,7 +1,10 @@
 // Streams, events and graphs. Work runs when it is submitted; a stream that is being captured records it instead, and
 // a graph replays what was recorded.
+#include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <thread>
 
 #include "driver.h"
 
@@ -10,13 +13,28 @@ namespace emu {
 struct Graph {
   std::vector<std::function<CUresult()>> work;
 };
+struct Stream;
+/** For each stream how much of its captured work is done before; a stream has one for itself, an event a copy. */
+typedef std::map<const Stream*, size_t> Clock;
+
+/** A capture: begun on one stream, which others join by waiting for an event recorded in it. */
+struct Capture {
+  Graph graph;  // in the order of submission, which keeps every dependency
+  const Stream* origin;
+  int mode;  // 0 global, 1 thread-local, 2 relaxed: which other calls are forbidden meanwhile
+  std::thread::id thread;
+  bool invalid = false;
+  std::map<const Stream*, Clock> clocks;  // of the streams that take part
+};
 struct Stream {
   unsigned flags;
-  std::unique_ptr<Graph> captured;  // not null while capturing
+  std::shared_ptr<Capture> capture;  // null: not capturing
 };
 struct Event {
   bool recorded = false;
   std::chrono::steady_clock::time_point time;
+  std::shared_ptr<Capture> capture;  // where it was recorded last; then it marks a place, and has no time
+  Clock clock;
 };
 static std::set<Stream*> streams;
 static std::set<Event*> events;
@@ -30,14 +48,61 @@ static Stream* own(void* stream) {
   return reinterpret_cast<uintptr_t>(stream) <= 2 ? nullptr : static_cast<Stream*>(stream);
 }
 
+static CUresult invalidate(Capture& capture, CUresult why) {
+  capture.invalid = true;
+  return why;
+}
+
+CUresult capture_forbids() {
+  for (Stream* s : streams) {
+    if (!s->capture || s->capture->mode == 2) continue;
+    if (s->capture->mode == 1 && s->capture->thread != std::this_thread::get_id()) continue;
+    return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  }
+  return CUDA_SUCCESS;
+}
+
+/** The default stream waits for all streams but those made non-blocking (flag 1), which a capture cannot express. */
+static CUresult default_stream_forbidden() {
+  for (Stream* s : streams) {
+    if (s->capture && !(s->flags & 1)) return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult stream_submit(void* stream, std::function<CUresult()> work) {
   if (!valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
   Stream* s = own(stream);
-  if (s && s->captured) {
-    s->captured->work.push_back(std::move(work));
-    return CUDA_SUCCESS;
+  if (!s) {
+    if (CUresult rc = default_stream_forbidden()) return rc;
+    return work();
   }
-  return work();
+  if (!s->capture) return work();
+  if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  s->capture->graph.work.push_back(std::move(work));
+  s->capture->clocks[s][s]++;
+  return CUDA_SUCCESS;
+}
+
+/** The stream waits for an event of a capture: it joins the capture, or a part of it does what was said there. */
+static CUresult join(Stream* s, const Event& event) {
+  Capture& capture = *event.capture;
+  if (!capture.origin) return CUDA_ERROR_CAPTURED_EVENT;  // that capture has ended
+  if (capture.invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (!s) return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  if (s->capture && s->capture != event.capture) return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
+  s->capture = event.capture;
+  Clock& clock = capture.clocks[s];
+  for (auto& [other, done] : event.clock) clock[other] = std::max(clock[other], done);
+  return CUDA_SUCCESS;
+}
+
+/** Whether the stream that began the capture has waited, in the end, for all that the others do. */
+static bool joined(Capture& capture) {
+  for (auto& [stream, clock] : capture.clocks) {
+    if (capture.clocks[capture.origin][stream] < clock[stream]) return false;
+  }
+  return true;
 }
 
 }  // namespace emu
@@ -48,6 +113,7 @@ using namespace emu;
 
 DRIVER_API cuStreamCreate(Stream** stream, unsigned flags) {
   DRIVER_ENTER;
+  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
   *stream = new Stream{flags, nullptr};
   streams.insert(*stream);
   return CUDA_SUCCESS;
@@ -56,6 +122,7 @@ DRIVER_API cuStreamCreateWithPriority(Stream** stream, unsigned flags, int) { re
 DRIVER_API cuStreamDestroy_v2(Stream* stream) {
   DRIVER_ENTER;
   if (!streams.erase(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture) stream->capture->invalid = true;
   delete stream;
   return CUDA_SUCCESS;
 }
@@ -63,12 +130,19 @@ DRIVER_API cuStreamSynchronize(void* stream) {
   DRIVER_ENTER;
   if (!valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
   Stream* s = own(stream);
-  return s && s->captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+  if (!s) return default_stream_forbidden();
+  return s->capture ? invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) : CUDA_SUCCESS;
 }
 DRIVER_API cuStreamQuery(void* stream) { return cuStreamSynchronize(stream); }
+/** An event that was never recorded is no reason to wait. */
 DRIVER_API cuStreamWaitEvent(void* stream, Event* event, unsigned) {
   DRIVER_ENTER;
-  return valid(stream) && events.count(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  if (!valid(stream) || !events.count(event)) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* s = own(stream);
+  if (event->capture) return join(s, *event);
+  if (!s) return default_stream_forbidden();
+  if (!s->capture || !event->recorded) return CUDA_SUCCESS;
+  return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);  // work outside of the capture
 }
 DRIVER_API cuStreamGetFlags(void* stream, unsigned* flags) {
   DRIVER_ENTER;
@@ -100,17 +174,22 @@ DRIVER_API cuEventDestroy_v2(Event* event) {
 }
 DRIVER_API cuEventRecord(Event* event, void* stream) {
   DRIVER_ENTER;
-  if (!events.count(event)) return CUDA_ERROR_INVALID_HANDLE;
-  return stream_submit(stream, [=] {
-    event->recorded = true;
-    event->time = std::chrono::steady_clock::now();
+  if (!events.count(event) || !valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* s = own(stream);
+  if (s && s->capture) {
+    if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    *event = {false, {}, s->capture, s->capture->clocks[s]};
     return CUDA_SUCCESS;
-  });
+  }
+  if (CUresult rc = s ? CUDA_SUCCESS : default_stream_forbidden()) return rc;
+  *event = {true, std::chrono::steady_clock::now(), nullptr, {}};
+  return CUDA_SUCCESS;
 }
 DRIVER_API cuEventRecordWithFlags(Event* event, void* stream, unsigned) { return cuEventRecord(event, stream); }
 DRIVER_API cuEventSynchronize(Event* event) {
   DRIVER_ENTER;
-  return events.count(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  if (!events.count(event)) return CUDA_ERROR_INVALID_HANDLE;
+  return event->capture ? invalidate(*event->capture, CUDA_ERROR_CAPTURED_EVENT) : CUDA_SUCCESS;
 }
 DRIVER_API cuEventQuery(Event* event) { return cuEventSynchronize(event); }
 DRIVER_API cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
@@ -122,24 +201,44 @@ DRIVER_API cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
 
 // ---- capture and graphs ----
 
-DRIVER_API cuStreamBeginCapture_v2(Stream* stream, int) {
+DRIVER_API cuStreamBeginCapture_v2(Stream* stream, int mode) {
   DRIVER_ENTER;
   if (!streams.count(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream cannot be captured
-  if (stream->captured) return CUDA_ERROR_ILLEGAL_STATE;
-  stream->captured = std::make_unique<Graph>();
+  if (stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  if (mode < 0 || mode > 2) return CUDA_ERROR_INVALID_VALUE;
+  stream->capture = std::make_shared<Capture>();
+  stream->capture->origin = stream;
+  stream->capture->mode = mode;
+  stream->capture->thread = std::this_thread::get_id();
+  stream->capture->clocks[stream];
   return CUDA_SUCCESS;
 }
 DRIVER_API cuStreamEndCapture(Stream* stream, Graph** graph) {
   DRIVER_ENTER;
-  if (!streams.count(stream) || !stream->captured) return CUDA_ERROR_ILLEGAL_STATE;
-  *graph = stream->captured.release();
+  *graph = nullptr;
+  if (!streams.count(stream) || !stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
+  std::shared_ptr<Capture> capture = stream->capture;
+  if (capture->origin != stream) return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+  if (capture->mode != 2 && capture->thread != std::this_thread::get_id()) {
+    return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+  }
+  bool whole = joined(*capture);
+  for (Stream* s : streams) {
+    if (s->capture == capture) s->capture = nullptr;
+  }
+  capture->origin = nullptr;
+  if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (!whole) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  *graph = new Graph(std::move(capture->graph));
   graphs.insert(*graph);
   return CUDA_SUCCESS;
 }
+/** 0 no, 1 yes, 2 a capture that has become invalid. */
 DRIVER_API cuStreamIsCapturing(void* stream, int* status) {
   DRIVER_ENTER;
   if (!valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  *status = own(stream) && own(stream)->captured ? 1 : 0;
+  Stream* s = own(stream);
+  *status = !s || !s->capture ? 0 : s->capture->invalid ? 2 : 1;
   return CUDA_SUCCESS;
 }
 DRIVER_API cuGraphInstantiateWithFlags(Graph** executable, Graph* graph, unsigned long long) {
@@ -156,10 +255,12 @@ DRIVER_API cuGraphUpload(Graph* executable, void*) {
 DRIVER_API cuGraphLaunch(Graph* executable, void* stream) {
   DRIVER_ENTER;
   if (!executables.count(executable) || !valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  for (auto& work : executable->work) {
-    if (CUresult rc = work()) return rc;
-  }
-  return CUDA_SUCCESS;
+  return stream_submit(stream, [graph = *executable] {
+    for (auto& work : graph.work) {
+      if (CUresult rc = work()) return rc;
+    }
+    return CUDA_SUCCESS;
+  });
 }
 DRIVER_API cuGraphGetNodes(Graph* graph, void**, size_t* count) {
   DRIVER_ENTER;

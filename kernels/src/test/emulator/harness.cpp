@@ -22,15 +22,20 @@ void check(int code, const std::string& what) {
   throw std::runtime_error(what + ": error " + std::to_string(code) + ", " + (text ? text : "unknown"));
 }
 
-void launch_with(const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters, bool cooperative) {
+void launch_async(void* stream, const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters,
+                  bool cooperative) {
   void* f;
   check(cuModuleGetFunction(&f, module, kernel), kernel);
   if (shared > 48 * 1024) check(cuFuncSetAttribute(f, 8, shared), kernel);
   int code = cooperative ? cuLaunchCooperativeKernel(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared,
-                                                     nullptr, parameters)
-                         : cuLaunchKernel(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, nullptr,
+                                                     stream, parameters)
+                         : cuLaunchKernel(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream,
                                           parameters, nullptr);
   check(code, kernel);
+}
+
+void launch_with(const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters, bool cooperative) {
+  launch_async(nullptr, kernel, grid, block, shared, parameters, cooperative);
   check(cuCtxSynchronize(), kernel);
 }
 
@@ -113,9 +118,12 @@ static bool chosen(const Settings& s, const std::string& name) {
 static int races;
 #ifdef EMU_TSAN
 extern "C" __attribute__((visibility("default"))) void __tsan_on_report(void*) { races++; }
-/** A second race at an address that had one before counts too: shared memory is at the same address in every case. */
+/**
+ * A second race at an address that had one before counts too: shared memory is at the same address in every case.
+ * There are no other threads, for whose races TSan would wait a second at the end.
+ */
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options() {
-  return "suppress_equal_addresses=0";
+  return "suppress_equal_addresses=0:atexit_sleep_ms=0";
 }
 #endif
 #ifdef EMU_ASAN

@@ -102,7 +102,11 @@ inline unsigned argument(unsigned u) { return u; }
 inline float argument(float f) { return f; }
 inline CUdeviceptr argument(CUdeviceptr a) { return a; }
 
+/** Launches on the default stream and waits. */
 void launch_with(const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters, bool cooperative);
+/** Launches without waiting. */
+void launch_async(void* stream, const char* kernel, dim3 grid, dim3 block, unsigned shared, void** parameters,
+                  bool cooperative);
 
 /** Launches and waits; throws with the emulator's report if the kernel failed. */
 template <class... A>
@@ -112,6 +116,16 @@ void launch(const char* kernel, dim3 grid, dim3 block, unsigned shared, const A&
       [&](auto&... value) {
         void* parameters[] = {&value..., nullptr};
         launch_with(kernel, grid, block, shared, parameters, false);
+      },
+      values);
+}
+template <class... A>
+void launch_on(void* stream, const char* kernel, dim3 grid, dim3 block, unsigned shared, const A&... arguments) {
+  std::tuple<decltype(argument(arguments))...> values(argument(arguments)...);
+  std::apply(
+      [&](auto&... value) {
+        void* parameters[] = {&value..., nullptr};
+        launch_async(stream, kernel, grid, block, shared, parameters, false);
       },
       values);
 }
