@@ -369,7 +369,7 @@ class AttentionKernelsTest {
   }
 
   private static void assertMessage(String part, Runnable what) {
-    String message = Refusal.of(what);
+    String message = Refusal.ofArguments(what);
     assertTrue(message.contains(part), message);
   }
 }

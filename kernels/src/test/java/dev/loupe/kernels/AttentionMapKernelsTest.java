@@ -438,7 +438,7 @@ class AttentionMapKernelsTest {
   }
 
   private static void assertMessage(String part, Runnable what) {
-    String message = Refusal.of(what);
+    String message = Refusal.ofArguments(what);
     assertTrue(message.contains(part), message);
   }
 }

@@ -233,7 +233,7 @@ class DecodeAttentionTest {
   }
 
   private static void assertMessage(String part, Runnable what) {
-    String message = Refusal.of(what);
+    String message = Refusal.ofArguments(what);
     assertTrue(message.contains(part), message);
   }
 }

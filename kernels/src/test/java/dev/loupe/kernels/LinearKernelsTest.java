@@ -297,7 +297,8 @@ class LinearKernelsTest {
       Output out = new Output(b.target(F32), Activation.NONE);
       assertEquals(
           "linear v4 needs compute capability 8.0, this card has 7.5; use v3",
-          Refusal.of(() -> kernels.prepare(LinearKernels.VARIANTS.getLast(), b.map, b.x, out)));
+          Refusal.ofArguments(
+              () -> kernels.prepare(LinearKernels.VARIANTS.getLast(), b.map, b.x, out)));
     } finally {
       Emulator.usualCard();
     }
@@ -364,7 +365,7 @@ class LinearKernelsTest {
           () -> linear.prepare(GemvKernels.VARIANTS.getFirst(), b.map, b.x, out));
       b.x.close();
       refused("linear v3: x is closed", () -> linear.prepare(v3, b.map, b.x, out));
-      assertTrue(Refusal.of(() -> call.run(1)).endsWith("was freed"));
+      assertTrue(Refusal.ofArguments(() -> call.run(1)).endsWith("was freed"));
     }
   }
 
