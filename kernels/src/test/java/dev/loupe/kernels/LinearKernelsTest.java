@@ -322,6 +322,26 @@ class LinearKernelsTest {
   }
 
   @Test
+  void refusesACacheInTheMemoryOfQkv() {
+    LinearProblem p = new LinearProblem(Element.F16, Element.F16, 4, 12, 48, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      DeviceBuffer all = b.empty(F32, 4 * CACHE.elements());
+      DeviceBuffer apart = b.empty(F32, CACHE.elements());
+      refused(
+          "linear v3: out and keys overlap",
+          () -> linear.prepare(b.map, b.x, append(b, all, all, apart)));
+      refused(
+          "linear v3: out and values overlap",
+          () -> linear.prepare(b.map, b.x, append(b, all, apart, all)));
+    }
+  }
+
+  private static QkvAppend append(
+      LinearBuffers b, DeviceBuffer qkv, DeviceBuffer keys, DeviceBuffer values) {
+    return new QkvAppend(qkv, keys, values, b.with(0), b.with(0), CACHE);
+  }
+
+  @Test
   void refusesShapesAndBuffersWithASentence() {
     Variant v3 = LinearKernels.VARIANTS.get(2);
     Variant v4 = LinearKernels.VARIANTS.get(3);
