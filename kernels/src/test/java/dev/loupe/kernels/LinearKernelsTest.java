@@ -30,7 +30,7 @@ class LinearKernelsTest {
 
   /** R, in, out: around warps, tiles of 16, 64 and 128, and chunks of 16 bytes. */
   private static final int[][] SHAPES = {
-    {1, 8, 1}, {7, 24, 33}, {31, 64, 65}, {33, 72, 64}, {65, 136, 129}, {200, 48, 96}
+    {1, 8, 1}, {7, 24, 33}, {31, 64, 65}, {33, 72, 64}, {65, 136, 129}, {200, 48, 96}, {513, 24, 40}
   };
 
   /** Rows of W that are no multiples of 16 bytes; not for v4. */
