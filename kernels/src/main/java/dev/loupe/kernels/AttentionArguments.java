@@ -11,24 +11,10 @@ final class AttentionArguments {
 
   /**
    * @param atLeast elements that the launch reads or writes
-   * @throws GpuException if the buffer holds something else, or less
+   * @throws IllegalArgumentException as {@link BufferCheck#holds} says
    */
   static void buffer(Gpu gpu, String what, DeviceBuffer buffer, Element element, long atLeast) {
-    if (buffer.gpu() != gpu || !buffer.isLive()) {
-      throw new GpuException(
-          "%s: the buffer %s"
-              .formatted(what, buffer.isLive() ? "lies on another GPU" : "was closed"));
-    }
-    if (buffer.element() != element) {
-      throw new GpuException(
-          "%s holds %s where %s is expected"
-              .formatted(what, buffer.element().suffix(), element.suffix()));
-    }
-    if (buffer.elements() < atLeast) {
-      throw new GpuException(
-          "%s has %d elements, %d too few for this launch"
-              .formatted(what, buffer.elements(), atLeast - buffer.elements()));
-    }
+    new BufferCheck("attention", gpu).holds(what, buffer, element, atLeast);
   }
 
   /** The element's number in kernel parameters. */
@@ -37,13 +23,13 @@ final class AttentionArguments {
       case F32 -> 0;
       case F16 -> 1;
       case BF16 -> 2;
-      default -> throw new GpuException("attention takes no " + element.suffix());
+      default -> throw new IllegalArgumentException("attention takes no " + element.suffix());
     };
   }
 
   static void element(String what, Element element) {
     if (!FLOATS.contains(element)) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "%s as %s: attention takes f32, f16 or bf16".formatted(what, element.suffix()));
     }
   }
@@ -51,14 +37,15 @@ final class AttentionArguments {
   /** A value in a range, both ends included. */
   static void range(String what, int value, int least, int most) {
     if (value < least || value > most) {
-      throw new GpuException("%s: %d, not in %d .. %d".formatted(what, value, least, most));
+      throw new IllegalArgumentException(
+          "%s: %d, not in %d .. %d".formatted(what, value, least, most));
     }
   }
 
   /** The factor of q.k; the running maximum is taken before it, so its sign matters. */
   static void scale(float scale) {
     if (!(scale > 0 && scale < Float.POSITIVE_INFINITY)) {
-      throw new GpuException("scale %s: not a positive number".formatted(scale));
+      throw new IllegalArgumentException("scale %s: not a positive number".formatted(scale));
     }
   }
 }

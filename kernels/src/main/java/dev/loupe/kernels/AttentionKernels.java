@@ -112,8 +112,8 @@ public final class AttentionKernels implements AutoCloseable {
    * @param causal whether a row at position p attends to the keys 0 .. p; if not, to all keys of
    *     its sequence up to the last row of its segment
    * @param scale factor of q.k, positive
-   * @throws GpuException if a buffer is too small, closed, misaligned or of another element, a
-   *     segment lies outside the cache, or the variant does not take this
+   * @throws IllegalArgumentException if a buffer is too small, closed, misaligned or of another
+   *     element, a segment lies outside the cache, or the variant does not take this
    */
   public void run(
       Variant variant, Segments segments, boolean causal, float scale, Buffers buffers) {
@@ -183,7 +183,7 @@ public final class AttentionKernels implements AutoCloseable {
   private void check(Variant variant, Segments segments, float scale, Buffers buffers) {
     String reason = reason(variant);
     if (!reason.isEmpty()) {
-      throw new GpuException("attention %s: %s".formatted(variant.name(), reason));
+      throw new IllegalArgumentException("attention %s: %s".formatted(variant.name(), reason));
     }
     AttentionArguments.scale(scale);
     for (Segment s : segments.list()) {
@@ -204,10 +204,6 @@ public final class AttentionKernels implements AutoCloseable {
 
   private void buffer(String what, DeviceBuffer buffer, Element expected, long atLeast) {
     AttentionArguments.buffer(gpu, what, buffer, expected, atLeast);
-    if (buffer.address() % 16 != 0) {
-      throw new GpuException(
-          "%s starts at address %d, not a multiple of 16".formatted(what, buffer.address()));
-    }
   }
 
   /** Why a variant cannot be used here; empty if it can. */

@@ -193,8 +193,8 @@ public final class AttentionMapKernels {
    * Puts the map of a layer on the stream.
    *
    * @param out F32 or F16, written in full but for packed entries beyond the rows
-   * @throws GpuException if a buffer is too small, closed or of another element, or the layout does
-   *     not fit the mask
+   * @throws IllegalArgumentException if a buffer is too small, closed or of another element, or the
+   *     layout does not fit the mask
    */
   public void map(
       Variant variant,
@@ -208,7 +208,7 @@ public final class AttentionMapKernels {
     int columns = columns(layout, source.causal());
     long stride = headStride(layout, want.rows());
     if (out.element() != Element.F32 && out.element() != Element.F16) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "a map as %s: maps are written as f32 or f16".formatted(out.element().suffix()));
     }
     AttentionArguments.buffer(gpu, "map", out, out.element(), entries(want.headCount(), stride));
@@ -240,7 +240,7 @@ public final class AttentionMapKernels {
   /**
    * Puts the statistics of a layer's rows on the stream.
    *
-   * @throws GpuException if a buffer is too small, closed or of another element
+   * @throws IllegalArgumentException if a buffer is too small, closed or of another element
    */
   public void statistics(Variant variant, Source source, Selection want, Statistics out) {
     Launch launch = launch(STATISTICS, variant);
@@ -301,7 +301,7 @@ public final class AttentionMapKernels {
 
   private Launch launch(List<Variant> family, Variant variant) {
     if (!family.contains(variant)) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "%s %s is not one of %s %s"
               .formatted(
                   variant.family(),
@@ -320,7 +320,7 @@ public final class AttentionMapKernels {
 
   private void requireSupport(Variant variant) {
     if (!variant.supports(cache, gpu.computeCapability())) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "%s %s has no kernel for %s on compute capability %.1f: it comes in %s from %.1f on"
               .formatted(
                   variant.family(),
@@ -331,7 +331,7 @@ public final class AttentionMapKernels {
                   variant.minComputeCapability() / 10.0));
     }
     if (variant.name().equals("v3") && activations != cache) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "%s v3 takes q and the cache as the same element, not %s and %s"
               .formatted(variant.family(), activations.suffix(), cache.suffix()));
     }
@@ -361,7 +361,7 @@ public final class AttentionMapKernels {
       }
       case Layout.Packed(int maxKeys, long _) -> {
         if (!causal) {
-          throw new GpuException(
+          throw new IllegalArgumentException(
               "a packed map leaves out what lies above the diagonal: it needs the causal mask");
         }
         AttentionArguments.range("most keys of a row", maxKeys, 1, shape.capacity());
@@ -375,7 +375,7 @@ public final class AttentionMapKernels {
       case Layout.Dense(int columns) -> (long) rows * columns;
       case Layout.Packed(int _, long headStride) -> {
         if (headStride < rows) {
-          throw new GpuException(
+          throw new IllegalArgumentException(
               "packed heads %d entries apart: too few for %d rows".formatted(headStride, rows));
         }
         yield headStride;
@@ -387,7 +387,7 @@ public final class AttentionMapKernels {
     try {
       return Math.multiplyExact(heads, stride);
     } catch (ArithmeticException e) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "a map of %d heads of %d entries: too large".formatted(heads, stride), e);
     }
   }

@@ -18,6 +18,7 @@ record BufferCheck(String operation, Gpu gpu) {
 
   /** Passes a live buffer of this GPU with at least {@code elements} of {@code element}. */
   void holds(String name, DeviceBuffer buffer, Element element, long elements) {
+    notNull(name, buffer);
     if (buffer.element() != element) {
       throw new IllegalArgumentException(
           "%s: %s holds %s, not %s".formatted(operation, name, buffer.element(), element));
@@ -27,6 +28,7 @@ record BufferCheck(String operation, Gpu gpu) {
 
   /** Passes a live buffer of this GPU with at least {@code elements} that starts at 16 bytes. */
   void holds(String name, DeviceBuffer buffer, long elements) {
+    notNull(name, buffer);
     if (!buffer.isLive()) {
       throw new IllegalArgumentException("%s: %s is closed".formatted(operation, name));
     }
@@ -41,6 +43,12 @@ record BufferCheck(String operation, Gpu gpu) {
     if (buffer.address() % 16 != 0) {
       throw new IllegalArgumentException(
           "%s: %s starts at an address that is no multiple of 16".formatted(operation, name));
+    }
+  }
+
+  private void notNull(String name, DeviceBuffer buffer) {
+    if (buffer == null) { // from callers that no checker looks at
+      throw new IllegalArgumentException("%s: %s is null".formatted(operation, name));
     }
   }
 }

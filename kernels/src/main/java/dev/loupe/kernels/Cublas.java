@@ -68,24 +68,25 @@ public abstract sealed class Cublas implements AutoCloseable permits Cublas12, C
    * @param weight [out, in] of x's element
    * @param y [rows, out] of x's element or F32
    * @param add whether to add to y; else its content does not matter
-   * @throws GpuException if a buffer is too small, freed, or of another element or GPU
+   * @throws IllegalArgumentException if a buffer is too small, freed, or of another element or GPU
    */
   public void linear(
       DeviceBuffer x, DeviceBuffer weight, DeviceBuffer y, int rows, int in, int out, boolean add) {
     if (rows < 1 || in < 1 || out < 1) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "cuBLAS: rows %d, in %d, out %d: not all positive".formatted(rows, in, out));
     }
     if (!x.element().isFloat()) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "cuBLAS: x holds %s, not f32, f16 or bf16".formatted(x.element().suffix()));
     }
     Element result = y.element() == Element.F32 ? Element.F32 : x.element();
     gpu.run(
         () -> {
-          require("x", x, x.element(), (long) rows * in);
-          require("weight", weight, x.element(), (long) out * in);
-          require("y", y, result, (long) rows * out);
+          BufferCheck check = new BufferCheck("cuBLAS", gpu);
+          check.holds("x", x, x.element(), (long) rows * in);
+          check.holds("weight", weight, x.element(), (long) out * in);
+          check.holds("y", y, result, (long) rows * out);
           if (closed) {
             throw new GpuException("cuBLAS was closed");
           }
@@ -104,13 +105,6 @@ public abstract sealed class Cublas implements AutoCloseable permits Cublas12, C
               "a product of [%d, %d] and [%d, %d]^T in %s"
                   .formatted(rows, in, out, in, x.element().suffix()));
         });
-  }
-
-  private void require(String name, DeviceBuffer buffer, Element element, long elements) {
-    buffer.require("cuBLAS: " + name, element, elements);
-    if (buffer.gpu() != gpu) {
-      throw new GpuException("cuBLAS: %s belongs to another opened GPU".formatted(name));
-    }
   }
 
   /**

@@ -50,7 +50,7 @@ public final class DecodeAttention implements AutoCloseable {
    * @param activations element of qkv and y: f32, f16 or bf16
    * @param cache element of the keys and values: f32, f16 or bf16
    * @param maxRows most rows of a launch; memory for their partial results is taken here
-   * @throws GpuException if the kernels do not come in such elements or sizes
+   * @throws IllegalArgumentException if the kernels do not come in such elements or sizes
    * @throws GpuException if the kernels are missing or memory runs out
    */
   public DecodeAttention(
@@ -132,7 +132,7 @@ public final class DecodeAttention implements AutoCloseable {
    * @param scale factor of q.k, positive
    * @param y [R, C], written
    * @param lse F32 [R, H], written: natural logarithm of the sum of exp(scale q.k)
-   * @throws GpuException if a buffer is too small, closed or of another element
+   * @throws IllegalArgumentException if a buffer is too small, closed or of another element
    */
   public void run(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
     check(rows, kv, scale, y, lse);

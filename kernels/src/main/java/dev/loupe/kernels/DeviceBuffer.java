@@ -9,8 +9,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Host values are f32 or int; f16 and bf16 are converted on the host, rounding to nearest, ties
  * to even. Copies wait for what was launched before and are done when the method returns. All
- * methods may be called from any thread, and throw {@link GpuException} if the buffer was freed, is
- * too small, or holds another element.
+ * methods may be called from any thread, and throw {@link IllegalArgumentException} if the buffer
+ * was freed, is too small, or holds another element, {@link GpuException} if the copy fails or the
+ * GPU was closed.
  */
 public final class DeviceBuffer implements AutoCloseable {
   private final Gpu gpu;
@@ -63,7 +64,7 @@ public final class DeviceBuffer implements AutoCloseable {
   /**
    * Device address of the first element.
    *
-   * @throws GpuException if it was freed
+   * @throws IllegalArgumentException if it was freed
    */
   public long address() {
     requireLive();
@@ -86,27 +87,8 @@ public final class DeviceBuffer implements AutoCloseable {
 
   void requireLive() {
     if (!isLive()) {
-      throw new GpuException("%s is used after it was freed".formatted(this));
+      throw new IllegalArgumentException("%s is used after it was freed".formatted(this));
     }
-  }
-
-  /**
-   * Checks an argument of a kernel.
-   *
-   * @param what its name, for the message, e.g. {@code "linear: weight"}
-   * @return this
-   * @throws GpuException if it is freed, holds another element, or fewer than {@code atLeast}
-   */
-  public DeviceBuffer require(String what, Element expected, long atLeast) {
-    if (element != expected || elements < atLeast) {
-      throw new GpuException(
-          "%s is a buffer of %d %s, and %d %s are needed"
-              .formatted(what, elements, element.suffix(), atLeast, expected.suffix()));
-    }
-    if (!isLive()) {
-      throw new GpuException("%s was freed".formatted(what));
-    }
-    return this;
   }
 
   /**
@@ -115,7 +97,8 @@ public final class DeviceBuffer implements AutoCloseable {
    */
   public DeviceBuffer slice(long from, long count) {
     if (from < 0 || count <= 0 || from > elements - count) {
-      throw new GpuException("%s has no slice of %d from %d on".formatted(this, count, from));
+      throw new IllegalArgumentException(
+          "%s has no slice of %d from %d on".formatted(this, count, from));
     }
     requireLive();
     DeviceBuffer owner = whole == null ? this : whole;
@@ -132,16 +115,11 @@ public final class DeviceBuffer implements AutoCloseable {
   /** Writes {@code values} to the start, converting to f16 or bf16 where this holds that. */
   public void upload(float[] values) {
     requireRoom("upload", values.length, "f32", element.isFloat());
-    gpu.run(
-        () -> {
-          requireLive();
-          Staging staging = gpu.staging();
-          int n;
-          for (int at = 0; at < values.length; at += n) {
-            n = Math.min(values.length - at, staging.capacity(element));
-            staging.put(element, values, at, n);
-            copyIn(staging.pointer(), (long) at * element.bytes(), (long) n * element.bytes());
-          }
+    inPieces(
+        (long) values.length * element.bytes(),
+        (staging, at, n) -> {
+          staging.put(element, values, (int) (at / element.bytes()), (int) (n / element.bytes()));
+          copyIn(staging.pointer(), at, n);
         });
   }
 
@@ -162,36 +140,30 @@ public final class DeviceBuffer implements AutoCloseable {
   }
 
   private void uploadBytes(MemorySegment bytes) {
-    gpu.run(
-        () -> {
-          requireLive();
-          if (bytes.isNative()) {
+    if (bytes.isNative()) {
+      gpu.run(
+          () -> {
+            requireLive();
             copyIn(new HostPointer(bytes.address()), 0, bytes.byteSize());
-            return;
-          }
-          Staging staging = gpu.staging();
-          long n;
-          for (long at = 0; at < bytes.byteSize(); at += n) {
-            n = Math.min(bytes.byteSize() - at, staging.memory().byteSize());
-            MemorySegment.copy(bytes, at, staging.memory(), 0, n);
-            copyIn(staging.pointer(), at, n);
-          }
+          });
+      return;
+    }
+    inPieces(
+        bytes.byteSize(),
+        (staging, at, n) -> {
+          MemorySegment.copy(bytes, at, staging.memory(), 0, n);
+          copyIn(staging.pointer(), at, n);
         });
   }
 
   /** Reads {@code values.length} elements from the start, converting from f16 or bf16. */
   public void download(float[] values) {
     requireRoom("download", values.length, "f32", element.isFloat());
-    gpu.run(
-        () -> {
-          requireLive();
-          Staging staging = gpu.staging();
-          int n;
-          for (int at = 0; at < values.length; at += n) {
-            n = Math.min(values.length - at, staging.capacity(element));
-            copyOut(staging.pointer(), (long) at * element.bytes(), (long) n * element.bytes());
-            staging.get(element, values, at, n);
-          }
+    inPieces(
+        (long) values.length * element.bytes(),
+        (staging, at, n) -> {
+          copyOut(staging.pointer(), at, n);
+          staging.get(element, values, (int) (at / element.bytes()), (int) (n / element.bytes()));
         });
   }
 
@@ -209,25 +181,46 @@ public final class DeviceBuffer implements AutoCloseable {
   public void download(MemorySegment bytes) {
     requireBytes("download", bytes);
     if (bytes.isReadOnly()) {
-      throw new GpuException("cannot download %s into read-only memory".formatted(this));
+      throw new IllegalArgumentException(
+          "cannot download %s into read-only memory".formatted(this));
     }
     downloadBytes(bytes);
   }
 
   private void downloadBytes(MemorySegment bytes) {
+    if (bytes.isNative()) {
+      gpu.run(
+          () -> {
+            requireLive();
+            copyOut(new HostPointer(bytes.address()), 0, bytes.byteSize());
+          });
+      return;
+    }
+    inPieces(
+        bytes.byteSize(),
+        (staging, at, n) -> {
+          copyOut(staging.pointer(), at, n);
+          MemorySegment.copy(staging.memory(), 0, bytes, at, n);
+        });
+  }
+
+  /** Moves {@code n} bytes through the staging memory, from byte {@code at} of this buffer on. */
+  private interface Piece {
+    void copy(Staging staging, long at, long n);
+  }
+
+  /**
+   * Copies {@code bytes} bytes on the GPU's thread, as much at once as the staging memory takes.
+   */
+  private void inPieces(long bytes, Piece piece) {
     gpu.run(
         () -> {
           requireLive();
-          if (bytes.isNative()) {
-            copyOut(new HostPointer(bytes.address()), 0, bytes.byteSize());
-            return;
-          }
           Staging staging = gpu.staging();
           long n;
-          for (long at = 0; at < bytes.byteSize(); at += n) {
-            n = Math.min(bytes.byteSize() - at, staging.memory().byteSize());
-            copyOut(staging.pointer(), at, n);
-            MemorySegment.copy(staging.memory(), 0, bytes, at, n);
+          for (long at = 0; at < bytes; at += n) {
+            n = Math.min(bytes - at, staging.memory().byteSize());
+            piece.copy(staging, at, n);
           }
         });
   }
@@ -254,17 +247,23 @@ public final class DeviceBuffer implements AutoCloseable {
    * Puts a copy of the first {@code count} elements of {@code from} on the stream; they go to the
    * start of this.
    *
-   * @throws GpuException if one of them was freed, is too small or holds another element
+   * @throws IllegalArgumentException if one of them was freed, is too small or holds another
+   *     element
    */
   public void copyFrom(DeviceBuffer from, long count) {
-    from.require("copy", element, count);
-    require("copy", element, count);
+    if (from.element != element || count < 0 || count > Math.min(elements, from.elements)) {
+      throw new IllegalArgumentException(
+          "cannot copy %d elements of %s to %s".formatted(count, from, this));
+    }
     long n = count * element.bytes();
     gpu.run(
-        () ->
-            gpu.check(
-                JCudaDriver.cuMemcpyDtoDAsync(pointer, from.pointer, n, gpu.stream()),
-                "copying %d bytes of %s".formatted(n, from)));
+        () -> {
+          requireLive();
+          from.requireLive();
+          gpu.check(
+              JCudaDriver.cuMemcpyDtoDAsync(pointer, from.pointer, n, gpu.stream()),
+              "copying %d bytes of %s".formatted(n, from));
+        });
   }
 
   /** Sets every byte; 0xff makes every f32, f16 and bf16 a NaN. */
@@ -281,18 +280,18 @@ public final class DeviceBuffer implements AutoCloseable {
 
   private void requireRoom(String what, long count, String type, boolean fits) {
     if (!fits || count > elements) {
-      throw new GpuException("cannot %s %d %s: %s".formatted(what, count, type, this));
+      throw new IllegalArgumentException("cannot %s %d %s: %s".formatted(what, count, type, this));
     }
   }
 
   private void requireBytes(String what, MemorySegment memory) {
     if (memory.byteSize() > bytes()) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "cannot %s %d bytes: %s has %d".formatted(what, memory.byteSize(), this, bytes()));
     }
     // its address is what the driver gets, so nobody else looks at these
     if (!memory.scope().isAlive() || !memory.isAccessibleBy(Thread.currentThread())) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "cannot %s %d bytes: the host memory was closed or is another thread's"
               .formatted(what, memory.byteSize()));
     }

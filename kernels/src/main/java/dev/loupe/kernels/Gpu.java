@@ -212,11 +212,12 @@ public final class Gpu implements AutoCloseable {
   /**
    * Allocates device memory; its content is not defined.
    *
+   * @throws IllegalArgumentException if {@code elements} is not positive or its bytes exceed a long
    * @throws GpuException if it does not fit; says what was asked and what is free
    */
   public DeviceBuffer allocate(Element element, long elements) {
     if (elements <= 0 || elements > Long.MAX_VALUE / element.bytes()) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "a buffer of %d %s cannot be allocated".formatted(elements, element.suffix()));
     }
     String site = site();
@@ -250,7 +251,7 @@ public final class Gpu implements AutoCloseable {
    */
   public HostBuffer pin(long bytes) {
     if (bytes <= 0) {
-      throw new GpuException("%d bytes of pinned memory".formatted(bytes));
+      throw new IllegalArgumentException("%d bytes of pinned memory".formatted(bytes));
     }
     return call(
         () -> {

@@ -3,13 +3,14 @@ package dev.loupe.kernels;
 import java.io.Serial;
 
 /**
- * The GPU, its driver, or a request to it failed; the message is one sentence for people: what was
- * attempted, with which sizes, and what can be done.
+ * The GPU, its driver, or a request to it failed, or the GPU was closed. Arguments that are wrong
+ * whatever the machine does are an {@link IllegalArgumentException}. The message is one sentence
+ * for people: what was attempted, with which sizes, and what can be done.
  */
 public final class GpuException extends RuntimeException {
   @Serial private static final long serialVersionUID = 1L;
 
-  /** A failure that the caller caused or can mend. */
+  /** A failure that the driver, the card or its memory caused. */
   public GpuException(String message) {
     super(message);
   }

@@ -39,13 +39,13 @@ public final class Graph implements AutoCloseable {
   /**
    * Puts all that was recorded on the stream. The buffers it uses must still be there.
    *
-   * @throws GpuException if it was closed
+   * @throws IllegalStateException if it was closed
    */
   public void launch() {
     gpu.run(
         () -> {
           if (destroyed) {
-            throw new GpuException("a graph is launched after it was closed");
+            throw new IllegalStateException("a graph is launched after it was closed");
           }
           gpu.check(JCudaDriver.cuGraphLaunch(executable, gpu.stream()), "launching a graph");
         });

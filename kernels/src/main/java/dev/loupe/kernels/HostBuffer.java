@@ -49,19 +49,19 @@ public final class HostBuffer implements AutoCloseable {
    * Puts a copy of {@code count} elements of {@code from}, from its start, on the stream.
    *
    * @param at where the copy goes, in bytes from the start of this
-   * @throws GpuException if one of them was freed, or the copy does not fit
+   * @throws IllegalArgumentException if one of them was freed, or the copy does not fit
    */
   public void copyFrom(DeviceBuffer from, long count, long at) {
     long n = count * from.element().bytes();
     if (count < 0 || count > from.elements() || at < 0 || at > bytes - n) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "cannot copy %d elements of %s to byte %d of %d".formatted(count, from, at, bytes));
     }
     gpu.run(
         () -> {
           from.requireLive();
           if (freed) {
-            throw new GpuException("pinned memory is used after it was freed");
+            throw new IllegalArgumentException("pinned memory is used after it was freed");
           }
           gpu.check(
               JCudaDriver.cuMemcpyDtoHAsync(

@@ -62,15 +62,17 @@ public final class Launch {
   /** Sets parameter {@code i}, a pointer. */
   public Launch set(int i, DeviceBuffer buffer) {
     long at = slot(i, Parameter.POINTER);
+    isSet[i] = false; // until the buffer has passed
     if (buffer == null) { // from callers that no checker looks at
-      throw new GpuException("%s: buffer %d is null".formatted(kernel.name(), i));
+      throw new IllegalArgumentException("%s: buffer %d is null".formatted(kernel.name(), i));
     }
     if (buffer.gpu() != gpu) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "%s: buffer %d belongs to another opened GPU".formatted(kernel.name(), i));
     }
     block.set(ValueLayout.JAVA_LONG, at, buffer.address());
     buffers[i] = buffer;
+    isSet[i] = true;
     return this;
   }
 
@@ -102,7 +104,7 @@ public final class Launch {
   /** Where the value of parameter {@code i} lies in the block. */
   private long slot(int i, Parameter kind) {
     if (i < 0 || i >= parameters.length || parameters[i] != kind) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "%s: parameter %d set as %s, it takes %s"
               .formatted(kernel.name(), i, kind, Arrays.toString(parameters)));
     }
@@ -115,8 +117,9 @@ public final class Launch {
    * while it runs shows in a later call that waits.
    *
    * @param sharedBytes dynamic shared memory of a block, up to {@link Gpu#maxSharedBytes}
-   * @throws GpuException if a size is out of the device's limits, a parameter is not set, or a
-   *     buffer was freed
+   * @throws IllegalArgumentException if a size is out of the device's limits, a parameter is not
+   *     set, or a buffer was freed
+   * @throws GpuException if the GPU was closed, or the driver refuses the launch
    */
   public void run(int gridX, int gridY, int gridZ, int blockX, int blockY, int sharedBytes) {
     this.gridX = gridX;
@@ -155,11 +158,13 @@ public final class Launch {
   private void requireReady() {
     for (int i = 0; i < parameters.length; i++) {
       if (!isSet[i]) {
-        throw new GpuException("%s: parameter %d is not set".formatted(kernel.name(), i));
+        throw new IllegalArgumentException(
+            "%s: parameter %d is not set".formatted(kernel.name(), i));
       }
       DeviceBuffer buffer = buffers[i];
       if (buffer != null && !buffer.isLive()) {
-        throw new GpuException("%s: buffer %d (%s) was freed".formatted(kernel.name(), i, buffer));
+        throw new IllegalArgumentException(
+            "%s: buffer %d (%s) was freed".formatted(kernel.name(), i, buffer));
       }
     }
   }
@@ -175,7 +180,7 @@ public final class Launch {
             && blockX * blockY <= kernel.maxThreads();
     boolean shared = sharedBytes >= 0 && sharedBytes <= gpu.maxSharedBytes();
     if (!grid || !threads || !shared) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "cannot launch %s: grids go to 2147483647 x 65535 x 65535, its blocks to %d threads, and"
                   .formatted(this, kernel.maxThreads())
               + " shared memory on this GPU to %d bytes".formatted(gpu.maxSharedBytes()));

@@ -58,6 +58,8 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
     check.holds("sequence", append.sequence(), Element.I32, 1);
     check.holds("position", append.position(), Element.I32, 1);
     apart(check, "keys", append.keys(), "values", append.values());
+    apart(check, "out", append.qkv(), "keys", append.keys());
+    apart(check, "out", append.qkv(), "values", append.values());
     apart(check, "x", x, "keys", append.keys());
     apart(check, "x", x, "values", append.values());
   }

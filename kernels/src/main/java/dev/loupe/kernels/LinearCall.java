@@ -10,8 +10,8 @@ public interface LinearCall {
    * Puts the map of the first {@code rows} rows of x on the GPU's stream.
    *
    * @throws IllegalArgumentException if {@code rows} is not between 1 and what the buffers and the
-   *     kernel hold
-   * @throws GpuException if a buffer was closed since
+   *     kernel hold, or a buffer was closed since
+   * @throws GpuException if the GPU was closed, or the driver refuses the launch
    */
   void run(int rows);
 }

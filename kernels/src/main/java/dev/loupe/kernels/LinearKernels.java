@@ -72,8 +72,8 @@ public final class LinearKernels {
    * @param variant one of the family's
    * @param x [R, in] F32, or the element of W; v4 rounds F32 to that of W
    * @throws IllegalArgumentException if a buffer is too small, closed, of another element, on
-   *     another GPU or overlaps another, or the variant doesn't take the shape
-   * @throws GpuException if this card lacks what the variant needs
+   *     another GPU or overlaps another, or the variant does not take the shape or runs on newer
+   *     cards only
    */
   public LinearCall prepare(
       Variant variant, LinearMap map, DeviceBuffer x, LinearEpilogue epilogue) {
@@ -88,7 +88,7 @@ public final class LinearKernels {
           "%s: no kernel for W in %s".formatted(check.operation(), element));
     }
     if (gpu.computeCapability() < variant.minComputeCapability()) {
-      throw new GpuException(
+      throw new IllegalArgumentException(
           "%s needs compute capability %s, this card has %s; use v3"
               .formatted(
                   check.operation(),

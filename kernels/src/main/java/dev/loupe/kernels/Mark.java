@@ -41,7 +41,7 @@ public final class Mark implements AutoCloseable {
 
   private void requireLive() {
     if (destroyed) {
-      throw new GpuException("a mark is used after it was closed");
+      throw new IllegalStateException("a mark is used after it was closed");
     }
   }
 

@@ -16,6 +16,7 @@ public final class Segments implements AutoCloseable {
 
   /**
    * @param max most segments of a pass
+   * @throws IllegalArgumentException if {@code max} is not from 1 to 65535
    * @throws GpuException if there is no memory for them
    */
   public Segments(Gpu gpu, int max) {
@@ -28,7 +29,7 @@ public final class Segments implements AutoCloseable {
    * Replaces the segments.
    *
    * @param segments in the order of their rows; there may be rows between them that no segment has
-   * @throws GpuException if two overlap, or there are too many
+   * @throws IllegalArgumentException if two overlap, or there are too many
    */
   public void set(List<Segment> segments) {
     AttentionArguments.range("segments of a pass", segments.size(), 0, max);
@@ -37,7 +38,7 @@ public final class Segments implements AutoCloseable {
     for (int i = 0; i < segments.size(); i++) {
       Segment s = segments.get(i);
       if (s.firstRow() < end) {
-        throw new GpuException(
+        throw new IllegalArgumentException(
             "segment %d starts at row %d, before row %d where the one before it ends"
                 .formatted(i, s.firstRow(), end));
       }

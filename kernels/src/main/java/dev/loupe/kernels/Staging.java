@@ -19,11 +19,6 @@ final class Staging {
     return memory;
   }
 
-  /** Values that it takes at once. */
-  int capacity(Element element) {
-    return (int) (BYTES / element.bytes());
-  }
-
   /** Converts {@code n} values from {@code from} on to {@code element}, from f32. */
   void put(Element element, float[] values, int from, int n) {
     switch (element) {

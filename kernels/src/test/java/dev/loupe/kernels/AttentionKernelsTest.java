@@ -348,7 +348,9 @@ class AttentionKernelsTest {
       segments.set(List.of());
       attention.run(v4, segments, true, 1, good); // nothing to do
       segments.set(List.of(new Segment(0, 5, 0, 0)));
-      assertMessage("too few", () -> attention.run(v4, segments, true, 1, good));
+      assertMessage(
+          "attention: qkv has 2120 elements, needs 2640",
+          () -> attention.run(v4, segments, true, 1, good));
       segments.set(List.of(new Segment(0, 4, 1, 0)));
       assertMessage("sequence of a segment: 1", () -> attention.run(v4, segments, true, 1, good));
       segments.set(List.of(new Segment(0, 4, 0, 13)));
@@ -360,15 +362,24 @@ class AttentionKernelsTest {
           "attention v5: heads 88 wide: it takes head size a multiple of 8 up to 80",
           () -> attention.run(AttentionKernels.V5, segments, true, 1, good));
       var swapped = new AttentionKernels.Buffers(qkv, kv, kv, lse, y);
-      assertMessage("y holds f32", () -> attention.run(v4, segments, true, 1, swapped));
+      assertMessage(
+          "attention: y holds F32, not F16", () -> attention.run(v4, segments, true, 1, swapped));
       var odd = new AttentionKernels.Buffers(qkv.slice(1, qkv.elements() - 1), kv, kv, y, lse);
-      assertMessage("not a multiple of 16", () -> attention.run(v4, segments, true, 1, odd));
+      assertMessage("no multiple of 16", () -> attention.run(v4, segments, true, 1, odd));
+      var none = nothing(qkv, kv, lse);
+      assertMessage("attention: y is null", () -> attention.run(v4, segments, true, 1, none));
     }
     try (AttentionKernels floats = new AttentionKernels(gpu, shape, Element.F32)) {
       assertTrue(
           floats.reason(AttentionKernels.V4).contains("f32 on compute capability"),
           floats.reason(AttentionKernels.V4));
     }
+  }
+
+  @SuppressWarnings("NullAway") // on purpose
+  private static AttentionKernels.Buffers nothing(
+      DeviceBuffer qkv, DeviceBuffer kv, DeviceBuffer lse) {
+    return new AttentionKernels.Buffers(qkv, kv, kv, null, lse);
   }
 
   private static void assertIllegal(String part, Executable what) {
@@ -378,7 +389,7 @@ class AttentionKernelsTest {
   }
 
   private static void assertMessage(String part, Runnable what) {
-    String message = Refusal.of(what);
+    String message = Refusal.ofArguments(what);
     assertTrue(message.contains(part), message);
   }
 }

@@ -427,7 +427,7 @@ class AttentionMapKernelsTest {
       Layout packed = new Layout.Packed(20, 40);
       Selection two = a.select(new int[] {0}, 0, 2);
       assertMessage(
-          "map has 40 elements, 2 too few",
+          "map has 40 elements, needs 42",
           () -> a.kernels.map(v1, a.source(), two, Cells.SCORES, wide, out));
       assertMessage("bf16", () -> a.kernels.map(v1, a.source(), two, Cells.SCORES, fits, bad));
       assertMessage("causal", () -> a.kernels.map(v1, a.source(), two, Cells.SCORES, packed, out));
@@ -439,6 +439,10 @@ class AttentionMapKernelsTest {
           "not f32 and f16", () -> a.kernels.map(v3, a.source(), two, Cells.SCORES, fits, out));
       Selection late = a.select(new int[] {0}, ROWS - 1, 2);
       assertMessage("qkv has", () -> a.kernels.map(v1, a.source(), late, Cells.SCORES, fits, out));
+      DeviceBuffer odd = a.poisoned(Element.F32, 44).slice(1, 40);
+      assertMessage(
+          "map starts at an address that is no multiple of 16",
+          () -> a.kernels.map(v1, a.source(), two, Cells.SCORES, fits, odd));
       Selection before = a.select(new int[] {0}, -1, 2);
       assertMessage(
           "-1, not in", () -> a.kernels.map(v1, a.source(), before, Cells.SCORES, fits, out));
@@ -447,14 +451,14 @@ class AttentionMapKernelsTest {
           () ->
               a.kernels.statistics(other, a.source(), two, new Statistics(out, out, out, out, 17)));
       assertMessage(
-          "top keys holds f32",
+          "top keys holds F32, not I32",
           () ->
               a.kernels.statistics(other, a.source(), two, new Statistics(out, out, out, out, 16)));
     }
   }
 
   private static void assertMessage(String part, Runnable what) {
-    String message = Refusal.of(what);
+    String message = Refusal.ofArguments(what);
     assertTrue(message.contains(part), message);
   }
 }

@@ -202,31 +202,31 @@ class CublasTest {
         DeviceBuffer ids = gpu.allocate(Element.I32, 100)) {
       cublas.linear(x, w, y, 2, 3, 4, false);
       assertEquals(
-          "cuBLAS: x is a buffer of 6 f16, and 9 f16 are needed",
-          Refusal.of(() -> cublas.linear(x, w, y, 3, 3, 4, false)));
+          "cuBLAS: x has 6 elements, needs 9",
+          Refusal.ofArguments(() -> cublas.linear(x, w, y, 3, 3, 4, false)));
       assertEquals(
-          "cuBLAS: weight is a buffer of 12 f16, and 15 f16 are needed",
-          Refusal.of(() -> cublas.linear(x, w, y, 1, 3, 5, false)));
+          "cuBLAS: weight has 12 elements, needs 15",
+          Refusal.ofArguments(() -> cublas.linear(x, w, y, 1, 3, 5, false)));
       assertEquals(
-          "cuBLAS: y is a buffer of 6 f16, and 8 f16 are needed",
-          Refusal.of(() -> cublas.linear(x, w, x, 2, 3, 4, false)));
+          "cuBLAS: y has 6 elements, needs 8",
+          Refusal.ofArguments(() -> cublas.linear(x, w, x, 2, 3, 4, false)));
       assertEquals(
-          "cuBLAS: y is a buffer of 8 bf16, and 8 f16 are needed",
-          Refusal.of(() -> cublas.linear(x, w, brain, 2, 3, 4, false)));
+          "cuBLAS: y holds BF16, not F16",
+          Refusal.ofArguments(() -> cublas.linear(x, w, brain, 2, 3, 4, false)));
       assertEquals(
           "cuBLAS: x holds i32, not f32, f16 or bf16",
-          Refusal.of(() -> cublas.linear(ids, w, y, 2, 3, 4, false)));
+          Refusal.ofArguments(() -> cublas.linear(ids, w, y, 2, 3, 4, false)));
       assertEquals(
           "cuBLAS: rows 2, in 0, out 4: not all positive",
-          Refusal.of(() -> cublas.linear(x, w, y, 2, 0, 4, false)));
+          Refusal.ofArguments(() -> cublas.linear(x, w, y, 2, 0, 4, false)));
       assertTrue(
-          Refusal.of(() -> cublas.linear(x, w, y, 1 << 30, 1 << 30, 1, false))
-              .contains("1152921504606846976 f16 are needed"));
+          Refusal.ofArguments(() -> cublas.linear(x, w, y, 1 << 30, 1 << 30, 1, false))
+              .contains("needs 1152921504606846976"));
       try (Gpu other = Emulator.open()) {
         DeviceBuffer elsewhere = other.allocate(Element.F16, 8);
         assertEquals(
-            "cuBLAS: y belongs to another opened GPU",
-            Refusal.of(() -> cublas.linear(x, w, elsewhere, 2, 3, 4, false)));
+            "cuBLAS: y is on another GPU",
+            Refusal.ofArguments(() -> cublas.linear(x, w, elsewhere, 2, 3, 4, false)));
       }
     }
   }

@@ -206,17 +206,19 @@ class DecodeAttentionTest {
       DecodeAttention.Rows two = new DecodeAttention.Rows(floats, ints, ints, 2, 16);
       assertMessage("scale 0.0", () -> decode.run(two, kv, 0, floats, floats));
       assertMessage("scale NaN", () -> decode.run(two, kv, Float.NaN, floats, floats));
-      assertMessage("y holds f16", () -> decode.run(two, kv, 1, halves, floats));
+      assertMessage("y holds F16, not F32", () -> decode.run(two, kv, 1, halves, floats));
       assertMessage(
-          "K of the cache holds f32",
+          "K of the cache holds F32, not F16",
           () -> decode.run(two, new DecodeAttention.Cache(floats, halves), 1, floats, floats));
       assertMessage(
           "3, not in 0 .. 2", () -> decode.run(row(floats, ints, 3, 16), kv, 1, floats, floats));
       assertMessage(
           "17, not in 1 .. 16", () -> decode.run(row(floats, ints, 2, 17), kv, 1, floats, floats));
       try (DeviceBuffer few = gpu.allocate(Element.F32, 3)) {
-        assertMessage("lse has 3 elements, 1 too few", () -> decode.run(two, kv, 1, floats, few));
+        assertMessage("lse has 3 elements, needs 4", () -> decode.run(two, kv, 1, floats, few));
       }
+      DeviceBuffer odd = floats.slice(1, 32);
+      assertMessage("no multiple of 16", () -> decode.run(two, kv, 1, odd, floats));
       DeviceBuffer gone = gpu.allocate(Element.F32, 96);
       gone.close();
       assertMessage("closed", () -> decode.run(two, kv, 1, gone, floats));
@@ -233,7 +235,7 @@ class DecodeAttentionTest {
   }
 
   private static void assertMessage(String part, Runnable what) {
-    String message = Refusal.of(what);
+    String message = Refusal.ofArguments(what);
     assertTrue(message.contains(part), message);
   }
 }

@@ -105,7 +105,7 @@ class GpuTest {
   void refusesSizesThatAreNone() {
     try (Gpu gpu = Emulator.open()) {
       for (long n : new long[] {0, -1, Long.MIN_VALUE, Long.MAX_VALUE, Long.MAX_VALUE / 4 + 1}) {
-        String message = Refusal.of(() -> gpu.allocate(Element.F32, n));
+        String message = Refusal.ofArguments(() -> gpu.allocate(Element.F32, n));
         assertEquals("a buffer of " + n + " f32 cannot be allocated", message);
       }
     }
@@ -165,7 +165,7 @@ class GpuTest {
     }
     assertFalse(x.isLive());
     assertTrue(Refusal.of(() -> x.upload(new float[8])).contains("was closed"));
-    assertTrue(Refusal.of(x::address).contains("after it was freed"));
+    assertTrue(Refusal.ofArguments(x::address).contains("after it was freed"));
     x.close();
     assertEquals(List.of(), gpu.liveBuffers());
   }

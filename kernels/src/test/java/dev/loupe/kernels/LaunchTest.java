@@ -113,7 +113,7 @@ class LaunchTest {
   })
   void refusesSizesOutOfTheLimits(int gx, int gy, int gz, int bx, int by, int shared) {
     launch.set(0, x).set(1, y).set(2, (long) N);
-    String message = Refusal.of(() -> launch.run(gx, gy, gz, bx, by, shared));
+    String message = Refusal.ofArguments(() -> launch.run(gx, gy, gz, bx, by, shared));
     assertTrue(
         message.startsWith(
             "cannot launch pointwise_residual_f32 with grid %d x %d x %d, block %d x %d, %d bytes"
@@ -137,16 +137,16 @@ class LaunchTest {
     String takes = ", it takes [POINTER, POINTER, LONG]";
     assertEquals(
         "pointwise_residual_f32: parameter 2 set as INT" + takes,
-        Refusal.of(() -> launch.set(2, 8)));
+        Refusal.ofArguments(() -> launch.set(2, 8)));
     assertEquals(
         "pointwise_residual_f32: parameter 0 set as FLOAT" + takes,
-        Refusal.of(() -> launch.set(0, 1f)));
+        Refusal.ofArguments(() -> launch.set(0, 1f)));
     assertEquals(
         "pointwise_residual_f32: parameter 3 set as LONG" + takes,
-        Refusal.of(() -> launch.set(3, 1L)));
+        Refusal.ofArguments(() -> launch.set(3, 1L)));
     assertEquals(
         "pointwise_residual_f32: parameter -1 set as POINTER" + takes,
-        Refusal.of(() -> launch.set(-1, x)));
+        Refusal.ofArguments(() -> launch.set(-1, x)));
   }
 
   @Test
@@ -154,7 +154,7 @@ class LaunchTest {
     launch.set(0, x).set(2, 1L);
     assertEquals(
         "pointwise_residual_f32: parameter 1 is not set",
-        Refusal.of(() -> launch.run(1, 1, 1, 256, 1, 0)));
+        Refusal.ofArguments(() -> launch.run(1, 1, 1, 256, 1, 0)));
   }
 
   @Test
@@ -162,19 +162,24 @@ class LaunchTest {
   void refusesBuffersThatAreNullFreedOrElsewhere() {
     assertEquals(
         "pointwise_residual_f32: buffer 1 is null",
-        Refusal.of(() -> launch.set(1, (DeviceBuffer) null)));
+        Refusal.ofArguments(() -> launch.set(1, (DeviceBuffer) null)));
+    launch.set(0, x).set(2, 1L);
+    assertEquals(
+        "pointwise_residual_f32: parameter 1 is not set",
+        Refusal.ofArguments(() -> launch.run(1, 1, 1, 256, 1, 0)),
+        "and a refused buffer is none");
     try (Gpu other = Emulator.open()) {
       DeviceBuffer elsewhere = other.allocate(Element.F32, N);
       assertEquals(
           "pointwise_residual_f32: buffer 1 belongs to another opened GPU",
-          Refusal.of(() -> launch.set(1, elsewhere)));
+          Refusal.ofArguments(() -> launch.set(1, elsewhere)));
     }
     launch.set(0, x).set(1, y).set(2, (long) N);
     y.close();
     assertEquals(
         "pointwise_residual_f32: buffer 1 (a buffer of 2048 f32) was freed",
-        Refusal.of(() -> launch.run(1, 1, 1, 256, 1, 0)));
-    assertTrue(Refusal.of(() -> launch.set(1, y)).contains("after it was freed"));
+        Refusal.ofArguments(() -> launch.run(1, 1, 1, 256, 1, 0)));
+    assertTrue(Refusal.ofArguments(() -> launch.set(1, y)).contains("after it was freed"));
     assertArrayEquals(constant(0), content(x), "and nothing ran");
   }
 

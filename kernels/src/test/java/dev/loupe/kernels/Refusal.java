@@ -10,6 +10,15 @@ final class Refusal {
 
   /** The message of the {@link GpuException} that {@code attempt} must throw. */
   static String of(Runnable attempt) {
-    return Objects.requireNonNull(assertThrows(GpuException.class, attempt::run).getMessage());
+    return message(GpuException.class, attempt);
+  }
+
+  /** The message of the {@link IllegalArgumentException} that {@code attempt} must throw. */
+  static String ofArguments(Runnable attempt) {
+    return message(IllegalArgumentException.class, attempt);
+  }
+
+  private static String message(Class<? extends Exception> kind, Runnable attempt) {
+    return Objects.requireNonNull(assertThrows(kind, attempt::run).getMessage());
   }
 }
