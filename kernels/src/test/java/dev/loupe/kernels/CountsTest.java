@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 
 /** The counts that README.md shows: how they are made is right, and they are up to date. */
 class CountsTest {
-  private static final Path LIBRARY = Path.of("target", "emulator-count");
+  private static final Path LIBRARY = Path.of("target", "sanitizers", "count");
 
   private static String compiler = "";
   private static List<Counts> made = List.of();

@@ -18,7 +18,10 @@ final class EmulatorScript {
 
   private EmulatorScript() {}
 
-  /** Runs it in the folder of what the scripts build; its output is the message if it fails. */
+  /**
+   * Runs it in target/sanitizers, the folder of what the scripts build; its output is the message
+   * if it fails.
+   */
   static void run(String name) throws IOException, InterruptedException {
     assumeTrue(onPath("g++") && onPath("bash"), "no g++ or no bash: the emulator is left out");
     Path work = Files.createDirectories(Path.of("target", "sanitizers"));

@@ -297,7 +297,8 @@ class LinearKernelsTest {
       Output out = new Output(b.target(F32), Activation.NONE);
       assertEquals(
           "linear v4 needs compute capability 8.0, this card has 7.5; use v3",
-          Refusal.of(() -> kernels.prepare(LinearKernels.VARIANTS.getLast(), b.map, b.x, out)));
+          Refusal.ofArguments(
+              () -> kernels.prepare(LinearKernels.VARIANTS.getLast(), b.map, b.x, out)));
     } finally {
       Emulator.usualCard();
     }
@@ -318,6 +319,26 @@ class LinearKernelsTest {
   private static void refused(String message, Runnable call) {
     Exception e = assertThrows(IllegalArgumentException.class, call::run);
     assertEquals(message, e.getMessage());
+  }
+
+  @Test
+  void refusesACacheInTheMemoryOfQkv() {
+    LinearProblem p = new LinearProblem(Element.F16, Element.F16, 4, 12, 48, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      DeviceBuffer all = b.empty(F32, 4 * CACHE.elements());
+      DeviceBuffer apart = b.empty(F32, CACHE.elements());
+      refused(
+          "linear v3: out and keys overlap",
+          () -> linear.prepare(b.map, b.x, append(b, all, all, apart)));
+      refused(
+          "linear v3: out and values overlap",
+          () -> linear.prepare(b.map, b.x, append(b, all, apart, all)));
+    }
+  }
+
+  private static QkvAppend append(
+      LinearBuffers b, DeviceBuffer qkv, DeviceBuffer keys, DeviceBuffer values) {
+    return new QkvAppend(qkv, keys, values, b.with(0), b.with(0), CACHE);
   }
 
   @Test
@@ -364,7 +385,7 @@ class LinearKernelsTest {
           () -> linear.prepare(GemvKernels.VARIANTS.getFirst(), b.map, b.x, out));
       b.x.close();
       refused("linear v3: x is closed", () -> linear.prepare(v3, b.map, b.x, out));
-      assertTrue(Refusal.of(() -> call.run(1)).endsWith("was freed"));
+      assertTrue(Refusal.ofArguments(() -> call.run(1)).endsWith("was freed"));
     }
   }
 

@@ -89,6 +89,7 @@ public final class CudaOps implements Ops {
     activations = weights == Element.I8 ? Element.F16 : weights;
     gpu = Gpu.open(device);
     try {
+      gpu.images(); // a build without kernels shows here, not at the first launch
       embedding = new EmbeddingKernels(gpu);
       layerNorm = new LayerNormKernels(gpu);
       linear = new LinearKernels(gpu);
