@@ -129,10 +129,8 @@ struct QueryTile {
         const unsigned second = pack(o[n + 1][2 * i] * inverse, o[n + 1][2 * i + 1] * inverse, E{});
         const unsigned other = __shfl_xor_sync(0xffffffffu, odd ? first : second, 1);
         const int d = (n + odd) * 8 + (t >> 1) * 4;
-        if (inside && d < a.p.D) {
-          *reinterpret_cast<uint2*>(a.o(row + 8 * i) + d) =
-              odd ? make_uint2(other, second) : make_uint2(first, other);
-        }
+        const uint2 four = make_uint2(odd ? other : first, odd ? second : other);
+        if (inside && d < a.p.D) *reinterpret_cast<uint2*>(a.o(row + 8 * i) + d) = four;
       }
       const float log2Sum = m[i] * scaleLog2 + log2f(l[i]);
       if (inside && t == 0) a.lse(row + 8 * i) = log2Sum * 0.6931471805599453f;  // ln 2
