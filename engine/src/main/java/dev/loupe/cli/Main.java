@@ -46,7 +46,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
       "1:a result could not be written, or a defect of Loupe",
       "2:bad usage",
       "3:bad input file",
-      "4:backend not available",
+      "4:backend not available, or the GPU failed",
       "5:out of memory",
       "130:interrupted"
     },
