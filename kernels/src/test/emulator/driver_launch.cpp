@@ -7,6 +7,7 @@
 
 #include "device_memory.h"
 #include "driver.h"
+#include "inject.h"
 #include "record.h"
 #include "scheduler.h"
 
@@ -86,6 +87,10 @@ static int blocks_per_multiprocessor(int threads, size_t shared) {
 
 static CUresult run_kernel(const Launch& launch, const std::vector<int>& parameter_sizes) {
   if (sticky_error) return sticky_error;
+  if (CUresult rc = injected_at_kernel()) {
+    sticky_error = rc;
+    return CUDA_SUCCESS;
+  }
   static const bool off = getenv("EMU_KERNELS_OFF");  // to time what the host does for a launch
   if (off) return CUDA_SUCCESS;
   Recorder recorder(launch, parameter_sizes);

@@ -6,6 +6,7 @@
 
 #include "device_memory.h"
 #include "driver.h"
+#include "inject.h"
 
 namespace emu {
 
@@ -85,6 +86,7 @@ DRIVER_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   DRIVER_ENTER;
   if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult rc = capture_forbids()) return rc;
+  if (CUresult rc = injected_at_allocation()) return rc;
   *address = device_memory_allocate(bytes);
   if (!*address) return CUDA_ERROR_OUT_OF_MEMORY;
   owners[*address] = current_context();
@@ -118,6 +120,7 @@ DRIVER_API cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdevicept
 DRIVER_API cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   DRIVER_ENTER;
   if (!memory || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult rc = injected_at_allocation()) return rc;
   *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (!*memory) return CUDA_ERROR_OUT_OF_MEMORY;
   pinned[*memory] = current_context();

@@ -43,7 +43,9 @@ public record Generation(
     /** A stop string appeared. */
     STOP,
     /** The caller or an interrupt ended it early; what was made so far is here. */
-    INTERRUPTED
+    INTERRUPTED,
+    /** The GPU failed; what was made so far is here. */
+    ERROR
   }
 
   /** Milliseconds and token counts of reading the prompt and of writing. */

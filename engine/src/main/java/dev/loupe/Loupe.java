@@ -57,6 +57,8 @@ public final class Loupe implements AutoCloseable {
    *
    * @throws CheckpointException if a file is missing or malformed; the message says which and how
    * @throws BackendException if the backend asked for can't run here
+   * @throws GpuException if the GPU fails; a {@link dev.loupe.kernels.GpuMemoryException} if it has
+   *     no room for the model
    */
   public static Loupe open(Path source, Options options) throws CheckpointException {
     return open(source, options, Progress.NONE);
@@ -77,6 +79,7 @@ public final class Loupe implements AutoCloseable {
       tokenizer = Tokenizer.open(Files.isDirectory(source) ? source : folderOf(source));
       checkVocabulary(checkpoint.config(), tokenizer, source);
       ops = open(options, checkpoint.config());
+      ops.requireRoom(checkpoint.config(), checkpoint.has("lm_head.weight"));
       Transformer model = new Transformer(checkpoint, ops, progress);
       ModelInfo info =
           new ModelInfo(
@@ -178,6 +181,9 @@ public final class Loupe implements AutoCloseable {
    * @throws IllegalArgumentException if the request does not fit the model: an id outside the
    *     vocabulary, more tokens than the context holds, a layer or head that does not exist
    * @throws java.util.concurrent.CancellationException if it was ended before the prompt was read
+   * @throws GpuException if the GPU fails before a token is written; a {@link
+   *     dev.loupe.kernels.GpuMemoryException} if it has no room for the run
+   * @throws BrokenRunException if it fails later; has what was made so far
    * @throws NotFiniteException if the model computes NaN or infinity; the message names a weight
    *     that holds one
    */
@@ -220,9 +226,10 @@ public final class Loupe implements AutoCloseable {
 
   @Override
   public void close() {
-    model.close();
-    ops.close();
-    tokenizer.close();
-    checkpoint.close();
+    try (checkpoint;
+        tokenizer;
+        ops;
+        model) { // in reverse, and all of them whatever a lost GPU says
+    }
   }
 }

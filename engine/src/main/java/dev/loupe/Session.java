@@ -4,6 +4,7 @@ import dev.loupe.Generation.Finish;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.kernels.GpuException;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.AttentionInput;
@@ -11,6 +12,7 @@ import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
@@ -66,15 +68,15 @@ final class Session implements AutoCloseable {
           "attention of a prompt longer than the context: %d tokens, the model reads %d"
               .formatted(prompt.length, config.nPositions()));
     }
+    SessionSize size = size(context);
+    model.ops().requireRoom(size);
     arena = model.ops().arena();
     try {
-      int rows = Math.max(context, request.samples);
-      int logitRows = request.logprobs < 0 ? 1 : Math.min(LOGIT_ROWS, context);
       kv =
           new KvCache(
               arena, config.nLayer(), config.nHead(), config.headDim(), request.samples, context);
-      activations = Activations.allocate(arena, config, rows);
-      logits = arena.allocate(Math.max(logitRows, request.samples), config.vocabSize());
+      activations = Activations.allocate(arena, config, size.rows());
+      logits = arena.allocate(Math.max(size.logitRows(), request.samples), config.vocabSize());
       row = new float[config.vocabSize()];
       AttentionSelection selection = request.attention.orElse(null);
       for (int s = 0; s < request.samples; s++) {
@@ -88,6 +90,21 @@ final class Session implements AutoCloseable {
       arena.close();
       throw e;
     }
+  }
+
+  private SessionSize size(int context) {
+    AttentionSelection selection = request.attention.orElse(null);
+    int heads = selection == null ? 0 : selection.headsOf(config).length;
+    return new SessionSize(
+        config,
+        context,
+        request.samples,
+        request.logprobs < 0 ? 1 : Math.min(LOGIT_ROWS, context),
+        tokens > 0,
+        selection == null ? 0 : selection.layersOf(config).length,
+        heads,
+        selection != null && selection.scores(),
+        heads == 0 ? 0 : AttentionRecorder.scratchCells(heads, context));
   }
 
   private AttentionMaps allocate(AttentionSelection selection, int total) {
@@ -172,7 +189,18 @@ final class Session implements AutoCloseable {
     long start = System.nanoTime();
     readPrompt();
     long read = System.nanoTime();
-    int passes = write();
+    int passes = 0;
+    RuntimeException failure = null;
+    try {
+      passes = write();
+    } catch (GpuException e) {
+      if (samples.getFirst().length() == prompt.length) {
+        throw e; // before the first token
+      }
+      failure = e;
+      passes = samples.stream().mapToInt(Sample::length).max().orElseThrow() - prompt.length;
+      samples.forEach(sample -> sample.end(Finish.ERROR));
+    }
     Generation.Timing timing =
         new Generation.Timing(
             (read - start) / 1e6,
@@ -182,6 +210,9 @@ final class Session implements AutoCloseable {
     List<Generation> results = new ArrayList<>();
     for (Sample sample : samples) {
       results.add(sample.result(info, request, dropped, timing));
+    }
+    if (failure != null) {
+      throw new BrokenRunException(results, failure);
     }
     return results;
   }

@@ -6,32 +6,45 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Whole runs of the demo model on the GPU, against the same runs on the CPU. */
+/**
+ * Whole runs on the GPU, against the same runs on the CPU: of the demo model where the text
+ * matters, else of a tiny random one.
+ */
 @OnGpu
 class CudaLoupeTest {
   private static Loupe cpu;
   private static Loupe gpu;
+  private static Loupe tinyCpu;
+  private static Loupe tinyGpu;
 
   @BeforeAll
-  static void open() throws Exception {
+  static void open(@TempDir Path folder) throws Exception {
     cpu = Loupe.open(Golden.DEMO_MODEL, Options.defaults().backend(Backend.CPU).threads(2));
     gpu = Loupe.open(Golden.DEMO_MODEL, Options.defaults().backend(Backend.CUDA));
+    Path tiny = TinyModel.in(folder).folder();
+    tinyCpu = Loupe.open(tiny, Options.defaults().backend(Backend.CPU).threads(2));
+    tinyGpu = Loupe.open(tiny, Options.defaults().backend(Backend.CUDA));
   }
 
   @AfterAll
   static void close() {
     cpu.close();
     gpu.close();
+    tinyCpu.close();
+    tinyGpu.close();
   }
 
   private static int[] ids(Generation run) {
@@ -64,8 +77,8 @@ class CudaLoupeTest {
             .samples(3)
             .sampling(Sampling.seeded(7).withTopK(50).withTopP(0.9).withRepetitionPenalty(1.1))
             .logprobs(2);
-    List<Generation> expected = cpu.run(request);
-    List<Generation> actual = gpu.run(request);
+    List<Generation> expected = tinyCpu.run(request);
+    List<Generation> actual = tinyGpu.run(request);
     for (int s = 0; s < 3; s++) {
       assertEquals(expected.get(s).text(), actual.get(s).text());
       for (int i = 1; i < expected.get(s).tokens().size(); i++) {
@@ -77,21 +90,21 @@ class CudaLoupeTest {
       }
     }
     Request one = Request.text("ROMEO:").tokens(12).sampling(request.sampling);
-    assertEquals(gpu.run(one).getFirst().text(), actual.getFirst().text(), "a batch of one");
+    assertEquals(tinyGpu.run(one).getFirst().text(), actual.getFirst().text(), "a batch of one");
   }
 
   @Test
   void mapsAreThoseOfTheCpuAndChangeNothing() {
     Request plain = Request.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
-    int[] without = ids(gpu.run(plain).getFirst());
-    AttentionSelection selection = AttentionSelection.all().layers(0, 3, 5).withScores();
+    int[] without = ids(tinyGpu.run(plain).getFirst());
+    AttentionSelection selection = AttentionSelection.all().layers(0, 1).withScores();
     Request request =
         Request.text("But soft, what light")
             .tokens(7)
             .sampling(Sampling.seeded(3))
             .attention(selection);
-    Generation expected = cpu.run(request).getFirst();
-    Generation actual = gpu.run(request).getFirst();
+    Generation expected = tinyCpu.run(request).getFirst();
+    Generation actual = tinyGpu.run(request).getFirst();
     assertArrayEquals(without, ids(actual), "maps on and off");
     close(expected.attention(), actual.attention(), 1e-5);
     close(expected.scores().orElseThrow(), actual.scores().orElseThrow(), 1e-4);
@@ -127,7 +140,7 @@ class CudaLoupeTest {
 
   @Test
   void aContextThatSlidesGoesOnAsOnTheCpu() {
-    int context = cpu.info().config().nPositions();
+    int context = tinyCpu.info().config().nPositions();
     int[] ids = new int[context - 2];
     Arrays.setAll(ids, i -> 100 + i % 50);
     Request request =
@@ -136,8 +149,8 @@ class CudaLoupeTest {
             .slide(true)
             .sampling(Sampling.greedy())
             .attention(AttentionSelection.all().layers(1).heads(0));
-    Generation expected = cpu.run(request).getFirst();
-    Generation actual = gpu.run(request).getFirst();
+    Generation expected = tinyCpu.run(request).getFirst();
+    Generation actual = tinyGpu.run(request).getFirst();
     assertArrayEquals(ids(expected), ids(actual));
     close(expected.attention(), actual.attention(), 1e-5);
   }

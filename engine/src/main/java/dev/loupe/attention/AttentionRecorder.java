@@ -43,9 +43,18 @@ public final class AttentionRecorder implements AttentionTap {
     this.heads = selection.headsOf(config);
     this.probabilities = probabilities;
     this.scores = scores;
-    int rows = Math.clamp(SCRATCH_FLOATS / ((long) heads.length * keys), 1, keys);
+    int rows = scratchRows(heads.length, keys);
     this.scratch = arena.allocate(rows * heads.length, keys);
     this.row = new float[tokens];
+  }
+
+  private static int scratchRows(int heads, int keys) {
+    return Math.clamp(SCRATCH_FLOATS / ((long) heads * keys), 1, keys);
+  }
+
+  /** Cells that the rows of a prompt are rebuilt in. */
+  public static long scratchCells(int heads, int keys) {
+    return (long) scratchRows(heads, keys) * heads * keys;
   }
 
   /**

@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import dev.loupe.BrokenRunException;
 import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
@@ -104,6 +105,7 @@ final class GenerateCommand implements Callable<Integer> {
     try (AttentionOutput files = attention) {
       files.open(samples);
       List<Generation> runs;
+      BrokenRunException failure = null;
       boolean interrupted;
       try (Loupe loupe = model.open(terminal, output.quiet, output.json);
           Interrupt interrupt = new Interrupt(terminal)) {
@@ -111,9 +113,16 @@ final class GenerateCommand implements Callable<Integer> {
         runs =
             new RunPrinter(terminal, output, samples, fileFollows, interrupt).run(loupe, request);
         interrupted = interrupt.asked();
+      } catch (BrokenRunException e) { // what was made is kept, and the error said at the end
+        runs = e.runs();
+        interrupted = false;
+        failure = e;
       }
       files.write(runs);
       report(terminal, chosen, runs);
+      if (failure != null) {
+        throw failure;
+      }
       return interrupted ? Interrupt.EXIT_CODE : 0;
     }
   }

@@ -2,9 +2,11 @@ package dev.loupe.cli;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
+import dev.loupe.BrokenRunException;
 import dev.loupe.Gemm;
 import dev.loupe.Precision;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
@@ -44,7 +46,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
       "1:a result could not be written, or a defect of Loupe",
       "2:bad usage",
       "3:bad input file",
-      "4:backend not available",
+      "4:backend not available, or the GPU failed",
       "5:out of memory",
       "130:interrupted"
     },
@@ -188,18 +190,7 @@ public final class Main {
     if (e instanceof Terminal.BrokenPipe) {
       return 0; // whoever read has had enough
     }
-    int code =
-        switch (e) {
-          case CancellationException _ -> Interrupt.EXIT_CODE;
-          case CheckpointException _ -> BAD_INPUT;
-          case InputException _ -> BAD_INPUT;
-          case NotFiniteException _ -> BAD_INPUT;
-          case BackendException _ -> NO_BACKEND;
-          case GpuException _ -> NO_BACKEND;
-          case OutOfMemoryError _ -> OUT_OF_MEMORY;
-          case IllegalArgumentException _ -> BAD_USAGE;
-          default -> FAILED;
-        };
+    int code = codeOf(e);
     terminal.say(
         "loupe: "
             + switch (code) {
@@ -218,7 +209,26 @@ public final class Main {
     return code;
   }
 
+  private static int codeOf(@Nullable Throwable e) {
+    return switch (e) {
+      case BrokenRunException broken -> codeOf(broken.getCause());
+      case CancellationException _ -> Interrupt.EXIT_CODE;
+      case CheckpointException _ -> BAD_INPUT;
+      case InputException _ -> BAD_INPUT;
+      case NotFiniteException _ -> BAD_INPUT;
+      case BackendException _ -> NO_BACKEND;
+      case GpuMemoryException _ -> OUT_OF_MEMORY;
+      case GpuException _ -> NO_BACKEND;
+      case OutOfMemoryError _ -> OUT_OF_MEMORY;
+      case IllegalArgumentException _ -> BAD_USAGE;
+      case null, default -> FAILED;
+    };
+  }
+
   private static String outOfMemory(Throwable e) {
+    if (!(e instanceof OutOfMemoryError)) {
+      return String.valueOf(e.getMessage()); // the GPU's has its own advice, and a table
+    }
     return "out of memory (%s): use a smaller model, a shorter text or fewer samples, layers or heads"
         .formatted(e.getMessage());
   }

@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import dev.loupe.BrokenRunException;
 import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
@@ -40,19 +41,27 @@ final class RunPrinter implements Request.Listener {
   List<Generation> run(Loupe loupe, Request request) {
     try {
       List<Generation> runs = loupe.run(request.listener(this));
-      for (Generation run : runs.subList(1, runs.size())) {
-        heading(run.sample());
-        print(run.text());
-      }
-      if (samples > 1) {
-        endLine();
-      }
+      others(runs);
       return runs;
+    } catch (BrokenRunException e) {
+      others(e.runs());
+      throw e;
     } finally {
       progress.clear();
       if (terminal.outIsTerminal()) {
         endLine();
       }
+    }
+  }
+
+  /** The samples that were not printed while they were written. */
+  private void others(List<Generation> runs) {
+    for (Generation run : runs.subList(1, runs.size())) {
+      heading(run.sample());
+      print(run.text());
+    }
+    if (samples > 1) {
+      endLine();
     }
   }
 

@@ -1,6 +1,7 @@
 package dev.loupe.ops;
 
 import dev.loupe.weights.Activation;
+import dev.loupe.weights.Gpt2Config;
 import java.util.Optional;
 
 /**
@@ -15,6 +16,17 @@ import java.util.Optional;
  * see them.
  */
 public interface Ops extends AutoCloseable {
+  /**
+   * Refuses a model that there is no room for, before any of it is loaded; does nothing where that
+   * can't be known.
+   *
+   * @param ownHead whether the head is not wte
+   */
+  default void requireRoom(Gpt2Config config, boolean ownHead) {}
+
+  /** Likewise a session. */
+  default void requireRoom(SessionSize size) {}
+
   /** A new lifetime for tensors: one per model, one per session. */
   TensorArena arena();
 

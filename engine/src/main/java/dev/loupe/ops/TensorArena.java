@@ -3,22 +3,18 @@ package dev.loupe.ops;
 import dev.loupe.weights.StoredTensor;
 
 /**
- * The memory of one model or one session in a backend. Closing it frees every tensor that it gave
- * out; a tensor used afterwards is an IllegalStateException, not a crash.
+ * The memory of one model or one session in a backend. Where the backend has no room left, the host
+ * says so by an OutOfMemoryError and a GPU by a {@link dev.loupe.kernels.GpuMemoryException}.
+ * Closing it frees every tensor that it gave out; a tensor used afterwards is an
+ * IllegalStateException, not a crash.
  */
 public interface TensorArena extends AutoCloseable {
-  /**
-   * An f32 matrix of zeros.
-   *
-   * @throws OutOfMemoryError if the backend has no room for it
-   */
+  /** An f32 matrix of zeros. */
   Tensor allocate(int rows, int cols);
 
   /**
    * A matrix of zeros for activations or the KV cache, in the element type that the backend
    * multiplies by its weights: f32 on the CPU.
-   *
-   * @throws OutOfMemoryError if the backend has no room for it
    */
   Tensor activations(int rows, int cols);
 

@@ -16,9 +16,9 @@ import java.util.Arrays;
 import java.util.function.Consumer;
 
 /** A model of random weights with the demo model's tokenizer, and ways to break it. */
-record TinyModel(Path folder) {
+public record TinyModel(Path folder) {
 
-  static TinyModel in(Path folder) throws IOException {
+  public static TinyModel in(Path folder) throws IOException {
     RandomCheckpoint.write(RandomCheckpoint.Size.TINY, 7, folder, Progress.NONE);
     Files.copy(Golden.DEMO_MODEL.resolve("tokenizer.json"), folder.resolve("tokenizer.json"));
     return new TinyModel(folder);

@@ -190,6 +190,12 @@ public final class DecodeAttention implements AutoCloseable {
     return (keys - 1) / SPLIT + 1;
   }
 
+  /** Device memory that one takes for partial results, in bytes. */
+  public static long scratchBytes(CacheShape shape, int maxRows) {
+    long blocks = (long) maxRows * shape.heads() * splits(shape.capacity());
+    return blocks * (shape.headSize() + 2) * Float.BYTES;
+  }
+
   /** Frees the memory for partial results. */
   @Override
   public void close() {

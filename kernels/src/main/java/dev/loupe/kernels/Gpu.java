@@ -35,6 +35,9 @@ public final class Gpu implements AutoCloseable {
 
   private static final int MIN_COMPUTE_CAPABILITY = 75;
 
+  /** CUDA_ERROR_DEVICE_UNAVAILABLE, which JCuda does not name. */
+  private static final int DEVICE_UNAVAILABLE = 46;
+
   private final CudaDriver driver;
   private final ImageSource images;
   private final GpuThread thread = new GpuThread();
@@ -213,7 +216,7 @@ public final class Gpu implements AutoCloseable {
    * Allocates device memory; its content is not defined.
    *
    * @throws IllegalArgumentException if {@code elements} is not positive or its bytes exceed a long
-   * @throws GpuException if it does not fit; says what was asked and what is free
+   * @throws GpuMemoryException if it does not fit; says what was asked and what is free
    */
   public DeviceBuffer allocate(Element element, long elements) {
     if (elements <= 0 || elements > Long.MAX_VALUE / element.bytes()) {
@@ -227,7 +230,7 @@ public final class Gpu implements AutoCloseable {
           long bytes = elements * element.bytes();
           int rc = JCudaDriver.cuMemAlloc(pointer, bytes);
           if (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY) {
-            throw new GpuException(
+            throw new GpuMemoryException(
                 "out of GPU memory: %s for %d %s, and %s of %s are free on %s"
                     .formatted(
                         size(bytes),
@@ -247,7 +250,7 @@ public final class Gpu implements AutoCloseable {
   /**
    * Pins host memory, for copies that go on while the host does.
    *
-   * @throws GpuException if the driver has no such memory
+   * @throws GpuMemoryException if the driver has no such memory left
    */
   public HostBuffer pin(long bytes) {
     if (bytes <= 0) {
@@ -463,6 +466,9 @@ public final class Gpu implements AutoCloseable {
   /** What to throw for result {@code rc} of {@code what}. */
   GpuException failure(int rc, String what) {
     String message = "%s failed: %s".formatted(what, describe(rc));
+    if (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY) {
+      return new GpuMemoryException(message);
+    }
     if (isSticky(rc)) {
       failed = true;
       message += "; the GPU must be closed" + (last == null ? "" : ", it last ran " + last);
@@ -477,7 +483,7 @@ public final class Gpu implements AutoCloseable {
     return known == 0 && text[0] != null ? text[0] + " (" + code + ")" : code;
   }
 
-  /** True for the errors of a kernel that end its context. */
+  /** True for the errors that end a context: those of a kernel, and of a card that is lost. */
   private static boolean isSticky(int rc) {
     return switch (rc) {
       case CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,
@@ -489,14 +495,16 @@ public final class Gpu implements AutoCloseable {
           CUresult.CUDA_ERROR_INVALID_ADDRESS_SPACE,
           CUresult.CUDA_ERROR_INVALID_PC,
           CUresult.CUDA_ERROR_LAUNCH_FAILED,
-          CUresult.CUDA_ERROR_ECC_UNCORRECTABLE ->
+          CUresult.CUDA_ERROR_ECC_UNCORRECTABLE,
+          DEVICE_UNAVAILABLE,
+          CUresult.CUDA_ERROR_UNKNOWN ->
           true;
       default -> false;
     };
   }
 
   /** Bytes as people write them. */
-  static String size(long bytes) {
+  public static String size(long bytes) {
     if (bytes < 1024) {
       return bytes + " bytes";
     }

@@ -7,7 +7,7 @@ import java.io.Serial;
  * whatever the machine does are an {@link IllegalArgumentException}. The message is one sentence
  * for people: what was attempted, with which sizes, and what can be done.
  */
-public final class GpuException extends RuntimeException {
+public sealed class GpuException extends RuntimeException permits GpuMemoryException {
   @Serial private static final long serialVersionUID = 1L;
 
   /** A failure that the driver, the card or its memory caused. */

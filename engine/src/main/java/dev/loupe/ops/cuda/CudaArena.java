@@ -122,15 +122,17 @@ final class CudaArena implements TensorArena {
   public void close() {
     addresses.forEach(ops::forget);
     addresses.clear();
+    RuntimeException failure = null; // one that can't be freed must not keep the others
     for (AutoCloseable resource : owned.reversed()) {
       try {
         resource.close();
-      } catch (RuntimeException e) {
-        throw e;
       } catch (Exception e) {
-        throw new IllegalStateException(e);
+        failure = e instanceof RuntimeException r ? r : new IllegalStateException(e);
       }
     }
     owned.clear();
+    if (failure != null) {
+      throw failure;
+    }
   }
 }

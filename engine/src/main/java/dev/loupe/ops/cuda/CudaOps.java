@@ -22,16 +22,20 @@ import dev.loupe.ops.Batch;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.Activation;
+import dev.loupe.weights.Gpt2Config;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -86,7 +90,7 @@ public final class CudaOps implements Ops {
           case BF16 -> Element.BF16;
           case INT8 -> Element.I8;
         };
-    activations = weights == Element.I8 ? Element.F16 : weights;
+    activations = CudaMemory.activations(weights);
     gpu = Gpu.open(device);
     try {
       gpu.images(); // a build without kernels shows here, not at the first launch
@@ -181,6 +185,34 @@ public final class CudaOps implements Ops {
 
   private CudaPass pass(Tensor t) {
     return block(t).arena().pass();
+  }
+
+  @Override
+  public void requireRoom(Gpt2Config config, boolean ownHead) {
+    String narrower =
+        Stream.of(Element.F16, Element.I8)
+            .filter(e -> e.bytes() < weights.bytes())
+            .map(
+                e ->
+                    "--dtype %s (%s), "
+                        .formatted(
+                            e == Element.I8 ? "int8" : "f16",
+                            Gpu.size(CudaMemory.ofModel(config, ownHead, e).bytes())))
+            .collect(Collectors.joining());
+    CudaMemory.ofModel(config, ownHead, weights)
+        .requireRoom(
+            gpu, "the model", "try %sa smaller model or --backend cpu".formatted(narrower));
+  }
+
+  @Override
+  public void requireRoom(SessionSize size) {
+    String advice =
+        "use %s%s%sa shorter text or fewer tokens"
+            .formatted(
+                weights == Element.F32 ? "--dtype f16, " : "",
+                size.samples() > 1 ? "fewer samples, " : "",
+                size.mapLayers() > 0 ? "fewer layers or heads, " : "");
+    CudaMemory.ofSession(size, activations, cublas != null).requireRoom(gpu, "the run", advice);
   }
 
   @Override
@@ -306,6 +338,7 @@ public final class CudaOps implements Ops {
     if (wide == null || wide.elements() < elements) {
       if (wide != null) {
         wide.close();
+        wideWeight = null; // there may be no room for the larger one
       }
       wide = gpu.allocate(activations, elements);
       wideWeight = wide;

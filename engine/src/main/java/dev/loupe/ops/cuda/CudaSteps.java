@@ -37,9 +37,10 @@ import org.jspecify.annotations.Nullable;
  */
 final class CudaSteps implements Steps {
   /** Slots, and so how many steps the device may be ahead. */
-  private static final int SLOTS = 4;
+  static final int SLOTS = 4;
 
-  private static final int RESULT = StepKernels.RESULT_INTS;
+  /** I32 that a step leaves of each sequence. */
+  static final int RESULT = StepKernels.RESULT_INTS;
 
   /** Where the results of every {@link #SLOTS}th step go. */
   private static final class Slot {

@@ -8,6 +8,7 @@ import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.PointwiseKernels;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.weights.DType;
+import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.StoredTensor;
 
 /**
@@ -22,6 +23,12 @@ final class CudaWeights implements AutoCloseable {
   private final WeightKernels kernels;
   private final PointwiseKernels pointwise;
   private DeviceBuffer chunk;
+
+  /** Most bytes that are on their way to the device at a time. */
+  static long chunkBytes(Gpt2Config config) {
+    long widest = Math.max(3L * config.nEmbd(), config.nInner());
+    return Math.max(CHUNK, Int8Weights.GROUP * widest) * Float.BYTES;
+  }
 
   CudaWeights(Gpu gpu) {
     this.gpu = gpu;

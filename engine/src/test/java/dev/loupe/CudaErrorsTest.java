@@ -1,0 +1,276 @@
+package dev.loupe;
+
+import static dev.loupe.CudaSizesTest.assertRowsAreWhole;
+import static dev.loupe.CudaSizesTest.ids;
+import static dev.loupe.CudaSizesTest.mapped;
+import static dev.loupe.CudaSizesTest.request;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.cli.TinyModel;
+import dev.loupe.kernels.GpuException;
+import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.sampling.Sampling;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.CancellationException;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** What goes wrong on the GPU, with a tiny random model: errors are clear and nothing is left. */
+@OnGpu
+@Timeout(120)
+class CudaErrorsTest {
+  private static final int FAULT = 719; // CUDA_ERROR_LAUNCH_FAILED
+  private static final int ECC = 214; // CUDA_ERROR_ECC_UNCORRECTABLE
+  private static final int NO_DEVICE = 46; // CUDA_ERROR_DEVICE_UNAVAILABLE
+
+  @TempDir static Path folder;
+  private static Path model;
+
+  @BeforeAll
+  static void model() throws Exception {
+    EmulatedGpu.require();
+    model = TinyModel.in(folder).folder();
+  }
+
+  @BeforeEach
+  void nothingIsLeftOfOtherTests() {
+    EmulatedGpu.reset();
+    assertEquals(0, EmulatedGpu.liveAllocations());
+  }
+
+  @AfterEach
+  void everythingWasReleased() {
+    EmulatedGpu.reset();
+    assertEquals(0, EmulatedGpu.liveAllocations());
+  }
+
+  private static Loupe open(Precision precision) throws Exception {
+    return CudaSizesTest.open(model, precision);
+  }
+
+  @Test
+  void aSessionLeavesNothingBehind() throws Exception {
+    try (Loupe loupe = open(Precision.F32)) {
+      int weights = EmulatedGpu.liveAllocations();
+      assertTrue(weights > 0);
+      loupe.run(mapped().samples(2));
+      assertEquals(weights, EmulatedGpu.liveAllocations());
+      assertThrows(
+          IllegalArgumentException.class,
+          () -> loupe.run(request().attention(AttentionSelection.all().layers(99))));
+      assertEquals(weights, EmulatedGpu.liveAllocations());
+    }
+  }
+
+  @Test
+  void anEndInThePromptLeavesNothingBehind() throws Exception {
+    try (Loupe loupe = open(Precision.F32)) {
+      int weights = EmulatedGpu.liveAllocations();
+      Request.Listener ends =
+          new Request.Listener() {
+            @Override
+            public boolean reading(int layersDone, int layers) {
+              return layersDone < 2;
+            }
+          };
+      assertThrows(CancellationException.class, () -> loupe.run(mapped().listener(ends)));
+      assertEquals(weights, EmulatedGpu.liveAllocations());
+    }
+  }
+
+  @Test
+  void anInterruptKeepsWhatWasWritten() throws Exception {
+    try (Loupe loupe = open(Precision.F32)) {
+      int weights = EmulatedGpu.liveAllocations();
+      int[] whole = ids(loupe.run(request()).getFirst());
+      Thread.currentThread().interrupt();
+      Generation first = loupe.run(mapped()).getFirst();
+      assertFalse(Thread.currentThread().isInterrupted(), "it was heard");
+      assertEquals(Generation.Finish.INTERRUPTED, first.finish());
+      assertArrayEquals(Arrays.copyOf(whole, first.promptLength() + 1), ids(first));
+      assertRowsAreWhole(first, first.tokens().size());
+      assertEquals(weights, EmulatedGpu.liveAllocations());
+    }
+  }
+
+  /** int8, which allocates the most: scales, and a matrix that is widened. */
+  @Test
+  void everyAllocationMayFail() throws Exception {
+    int failures = 0;
+    for (; ; failures++) {
+      EmulatedGpu.failAllocation(failures);
+      try (Loupe loupe = open(Precision.INT8)) {
+        int weights = EmulatedGpu.liveAllocations();
+        Request request = Request.ids(5, 6).tokens(2).samples(2);
+        try {
+          loupe.run(request.attention(AttentionSelection.all().withScores()));
+        } catch (GpuMemoryException e) {
+          assertTrue(String.valueOf(e.getMessage()).contains("out of"), e.getMessage());
+          int left = EmulatedGpu.liveAllocations() - weights;
+          assertTrue(left <= 1, left + " left, not just the widened matrix");
+          loupe.run(Request.ids(5, 6).tokens(0)); // the next one fits
+        }
+      } catch (GpuMemoryException e) {
+        assertTrue(String.valueOf(e.getMessage()).contains("out of"), e.getMessage());
+      }
+      assertEquals(0, EmulatedGpu.liveAllocations(), "after failure " + failures);
+      if (EmulatedGpu.failureIsToCome()) {
+        break;
+      }
+    }
+    assertTrue(failures > 60, failures + " allocations"); // weights, session, steps
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void whatAModelNeedsIsWhatItTakes(Precision precision) throws Exception {
+    long needed = least("the model needs", () -> open(precision).close());
+    EmulatedGpu.card(-1, -1, -1, needed - 1);
+    String message =
+        String.valueOf(assertThrows(GpuMemoryException.class, () -> open(precision)).getMessage());
+    assertTrue(message.startsWith("out of GPU memory: the model needs "), message);
+    assertTrue(message.contains("  token and position tables"), message);
+    assertEquals(precision == Precision.F32, message.contains("--dtype f16 ("), message);
+    EmulatedGpu.reset();
+    try (Loupe loupe = open(precision)) {
+      loupe.run(request()); // int8 widens a matrix at the first prompt
+      assertEquals(needed, EmulatedGpu.usedMemory());
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource(names = {"F32", "INT8"})
+  void whatARunNeedsIsWhatItTakes(Precision precision) throws Exception {
+    try (Loupe loupe = open(precision)) {
+      loupe.run(request());
+      for (int samples = 1; samples <= 3; samples += 2) {
+        Request request =
+            mapped().samples(samples).sampling(Sampling.seeded(3).withRepetitionPenalty(1.1));
+        long[] used = {0};
+        Request.Listener looks =
+            new Request.Listener() {
+              @Override
+              public boolean text(int sample, String piece) {
+                used[0] = EmulatedGpu.usedMemory();
+                return true;
+              }
+            };
+        long needed = least("the run needs", () -> begin(loupe, request));
+        EmulatedGpu.card(-1, -1, -1, needed);
+        loupe.run(request.listener(looks));
+        int mask = loupe.tokenizer().size() / 8; // of a vocabulary that has no unused ids
+        assertEquals(needed, used[0] + mask);
+      }
+    }
+  }
+
+  /** Ends the run once its first layer was read. */
+  private static void begin(Loupe loupe, Request request) {
+    Request.Listener ends =
+        new Request.Listener() {
+          @Override
+          public boolean reading(int layersDone, int layers) {
+            return false;
+          }
+        };
+    try {
+      loupe.run(request.listener(ends));
+    } catch (CancellationException e) {
+      // as it should
+    }
+  }
+
+  private interface Work {
+    void run() throws Exception;
+  }
+
+  /** The least memory that the check lets through, by bisection; what it lets through must fit. */
+  private static long least(String refusal, Work work) throws Exception {
+    long fails = 1;
+    long fits = 1L << 30;
+    while (fits - fails > 1) {
+      long middle = (fits + fails) / 2;
+      EmulatedGpu.card(-1, -1, -1, middle);
+      try {
+        work.run();
+        fits = middle;
+      } catch (GpuMemoryException e) {
+        if (!String.valueOf(e.getMessage()).contains(refusal)) {
+          throw e;
+        }
+        fails = middle;
+      }
+    }
+    return fits;
+  }
+
+  @Test
+  void aFaultInThePromptIsAnError() throws Exception {
+    try (Loupe loupe = open(Precision.F32)) {
+      EmulatedGpu.failKernel(5, FAULT);
+      GpuException e = assertThrows(GpuException.class, () -> loupe.run(mapped()));
+      assertTrue(String.valueOf(e.getMessage()).contains("the GPU must be closed"), e.getMessage());
+      assertThrows(GpuException.class, () -> loupe.run(request()), "it stays lost");
+    }
+    try (Loupe loupe = open(Precision.F32)) {
+      loupe.run(request()); // a new context is well
+    }
+  }
+
+  @Test
+  void aFaultWhileWritingKeepsWhatWasWritten() throws Exception {
+    int[] whole;
+    try (Loupe loupe = open(Precision.F32)) {
+      whole = ids(loupe.run(request().tokens(30)).getFirst());
+    }
+    for (int error : new int[] {FAULT, ECC, NO_DEVICE}) {
+      List<String> heard = new ArrayList<>();
+      Request.Listener listener =
+          new Request.Listener() {
+            @Override
+            public boolean text(int sample, String piece) {
+              heard.add(piece);
+              if (heard.size() == 2) {
+                EmulatedGpu.failKernel(1, error);
+              }
+              return true;
+            }
+          };
+      try (Loupe loupe = open(Precision.F32)) {
+        Request request = mapped().tokens(30).listener(listener);
+        BrokenRunException e = assertThrows(BrokenRunException.class, () -> loupe.run(request));
+        Generation run = e.runs().getFirst();
+        assertEquals(Generation.Finish.ERROR, run.finish());
+        assertEquals(String.join("", heard), run.text());
+        assertNotEquals(whole.length, run.tokens().size());
+        assertArrayEquals(Arrays.copyOf(whole, run.tokens().size()), ids(run));
+        assertRowsAreWhole(run, run.tokens().size() - 1);
+      }
+      assertEquals(0, EmulatedGpu.liveAllocations());
+    }
+  }
+
+  @Test
+  void allIsReleasedWhereEvenFreeingFails() throws Exception {
+    int operatingSystem = 304; // not an error that is known to end a context
+    Loupe loupe = open(Precision.F32);
+    EmulatedGpu.failKernel(5, operatingSystem);
+    assertThrows(GpuException.class, () -> loupe.run(mapped()));
+    assertThrows(GpuException.class, loupe::close);
+  }
+}

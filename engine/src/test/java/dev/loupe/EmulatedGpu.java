@@ -1,0 +1,83 @@
+package dev.loupe;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import org.junit.jupiter.api.Assumptions;
+
+/** The emulator's controls, for tests of what goes wrong; a real card has none of them. */
+public final class EmulatedGpu {
+  private EmulatedGpu() {}
+
+  /** Skips the test where the driver is not the emulator. */
+  public static void require() {
+    boolean emulated;
+    try {
+      emulated = library().find("emu_card").isPresent();
+    } catch (IllegalArgumentException e) { // no driver at all
+      emulated = false;
+    }
+    Assumptions.assumeTrue(emulated, "needs the emulated driver");
+  }
+
+  /** The usual card, and no failures to come. */
+  public static void reset() {
+    card(80, 13_000, 1, 8L << 30);
+    failAllocation(-1);
+    failKernel(-1, 0);
+  }
+
+  /** Another card from now on; what is below 0 stays. */
+  public static void card(int computeCapability, int driver, int devices, long memory) {
+    call("emu_card", computeCapability, driver, devices, memory);
+  }
+
+  /** Lets an allocation fail, after so many that succeed. */
+  public static void failAllocation(long after) {
+    call("emu_fail_allocation", after);
+  }
+
+  /** True if the allocation that is to fail has not come yet. */
+  public static boolean failureIsToCome() {
+    return (long) call(ValueLayout.JAVA_LONG, "emu_allocations_before_failure") >= 0;
+  }
+
+  /** Lets a kernel end its context with a CUDA error, after so many kernels that succeed. */
+  public static void failKernel(long after, int error) {
+    call("emu_fail_kernel", after, error);
+  }
+
+  /** Device allocations that were not freed, in the whole process. */
+  public static int liveAllocations() {
+    return (int) call("emu_live_allocations");
+  }
+
+  /** Bytes of them. */
+  public static long usedMemory() {
+    return (long) call(ValueLayout.JAVA_LONG, "emu_used_memory");
+  }
+
+  private static SymbolLookup library() {
+    return SymbolLookup.libraryLookup("libcuda.so.1", Arena.global());
+  }
+
+  private static Object call(String name, Object... arguments) {
+    return call(ValueLayout.JAVA_INT, name, arguments);
+  }
+
+  private static Object call(ValueLayout result, String name, Object... arguments) {
+    ValueLayout[] types = new ValueLayout[arguments.length];
+    for (int i = 0; i < types.length; i++) {
+      types[i] = arguments[i] instanceof Long ? ValueLayout.JAVA_LONG : ValueLayout.JAVA_INT;
+    }
+    try {
+      return Linker.nativeLinker()
+          .downcallHandle(library().findOrThrow(name), FunctionDescriptor.of(result, types))
+          .invokeWithArguments(arguments);
+    } catch (Throwable e) { // declared by every native call
+      throw new IllegalStateException(name, e);
+    }
+  }
+}

@@ -1,0 +1,133 @@
+package dev.loupe.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.gson.JsonObject;
+import dev.loupe.EmulatedGpu;
+import dev.loupe.OnGpu;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What the program says and leaves where the GPU can't be used, is too small, or fails. */
+@OnGpu
+class CudaCommandsTest {
+  private static final int ECC = 214; // CUDA_ERROR_ECC_UNCORRECTABLE
+  private static final int IN_THE_PROMPT = 5; // kernels
+  private static final int WHILE_WRITING = 300; // the device is some steps ahead of the text
+
+  @TempDir static Path folder;
+  @TempDir Path files;
+  private static Path model;
+
+  @BeforeAll
+  static void model() throws Exception {
+    EmulatedGpu.require();
+    model = TinyModel.in(folder).folder();
+  }
+
+  @BeforeEach
+  @AfterEach
+  void nothingIsLeft() {
+    EmulatedGpu.reset();
+    assertEquals(0, EmulatedGpu.liveAllocations());
+  }
+
+  private static Ran generate(Object... more) {
+    Object[] given = {"generate", "ROMEO:", "-m", model, "--backend", "cuda", "--greedy"};
+    Object[] all = Arrays.copyOf(given, given.length + more.length);
+    System.arraycopy(more, 0, all, given.length, more.length);
+    return Ran.loupe(all);
+  }
+
+  @Test
+  void aGpuThatIsNotThere() {
+    generate("--device", 9).refused(4, "there is no GPU 9: this machine has 1");
+  }
+
+  @Test
+  void aDriverThatIsTooOld() {
+    EmulatedGpu.card(-1, 10_020, -1, -1);
+    generate().refused(4, "driver is too old", "CUDA 10.2", "11.0 is needed");
+  }
+
+  @Test
+  void aCardThatIsTooOld() {
+    EmulatedGpu.card(70, -1, -1, -1);
+    generate().refused(4, "compute capability 7.0", "7.5 or newer");
+  }
+
+  @Test
+  void aModelThatDoesNotFit() {
+    EmulatedGpu.card(-1, -1, -1, 1 << 20);
+    assertTable(generate("-n", 3), "the model needs", "--dtype f16 (", "2 layers, f32");
+  }
+
+  @Test
+  void aRunThatDoesNotFit() {
+    EmulatedGpu.card(-1, -1, -1, (17 << 20) + (100 << 10));
+    Ran ran = generate("-n", 100, "--samples", 3);
+    assertTable(ran, "the run needs", "fewer samples", "KV cache of 3 x 10");
+  }
+
+  private static void assertTable(Ran ran, String... words) {
+    assertEquals(5, ran.code(), ran.err());
+    assertEquals("", ran.out());
+    for (String word : words) {
+      assertTrue(ran.err().contains(word), () -> "no <" + word + "> in " + ran.err());
+    }
+    assertTrue(ran.err().startsWith("loupe: out of GPU memory: "), ran.err());
+    List<String> lines = ran.err().lines().toList();
+    assertTrue(lines.size() > 3, ran.err());
+    for (String line : lines.subList(1, lines.size())) {
+      assertTrue(line.matches(" +[0-9.]+ (bytes|.iB)  .*"), line);
+    }
+  }
+
+  @Test
+  void aDriverThatRunsOutLater() {
+    EmulatedGpu.failAllocation(3);
+    generate("-n", 3).refused(5, "out of GPU memory: ", "are free");
+  }
+
+  @Test
+  void aGpuThatFailsInThePrompt() throws Exception {
+    EmulatedGpu.failKernel(IN_THE_PROMPT, ECC);
+    generate("-n", 3, "--attention", files.resolve("run.npz")).refused(4, "ECC");
+    assertEquals(List.of(), Ran.names(files), "no file of nothing");
+  }
+
+  @Test
+  void aGpuThatFailsWhileWritingLeavesTheText() {
+    String whole = generate("-n", 30).well().out();
+    EmulatedGpu.failKernel(WHILE_WRITING, ECC);
+    Ran ran = generate("-n", 30);
+    assertEquals(4, ran.code(), ran.err());
+    assertFalse(ran.out().isEmpty());
+    assertTrue(whole.startsWith(ran.out()) && !whole.equals(ran.out()), ran.out());
+    String last = ran.err().lines().toList().getLast();
+    assertTrue(last.startsWith("loupe: ") && last.contains("ECC"), ran.err());
+  }
+
+  @Test
+  void aGpuThatFailsWhileWritingLeavesTheFiles() throws Exception {
+    Path maps = files.resolve("run.npz");
+    EmulatedGpu.failKernel(WHILE_WRITING, ECC);
+    Ran ran = generate("-n", 30, "--json", "--attention", maps);
+    assertEquals(4, ran.code(), ran.err());
+    JsonObject run = ran.json().getFirst();
+    assertEquals("error", run.getAsJsonObject("generation").get("finish_reason").getAsString());
+    int tokens = run.getAsJsonArray("tokens").size();
+    assertTrue(tokens > run.get("prompt_len").getAsInt() && tokens < 30, tokens + " tokens");
+    assertTrue(Files.size(maps) > 0);
+    assertEquals(List.of("run.npz"), Ran.names(files));
+  }
+}

@@ -1,0 +1,42 @@
+#include "inject.h"
+
+#include "device_memory.h"
+
+namespace emu {
+
+static long long allocations_before = -1, kernels_before = -1;
+static CUresult kernel_error;
+
+/** Counts down to the one that fails; there is one failure for each request. */
+static bool due(long long* before) { return *before >= 0 && (*before)-- == 0; }
+
+CUresult injected_at_allocation() { return due(&allocations_before) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS; }
+CUresult injected_at_kernel() { return due(&kernels_before) ? kernel_error : CUDA_SUCCESS; }
+
+}  // namespace emu
+
+using namespace emu;
+
+/** Lets an allocation fail as if memory had run out, after so many more that succeed; below 0: none. */
+DRIVER_API emu_fail_allocation(long long after) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  allocations_before = after;
+  return CUDA_SUCCESS;
+}
+/** Lets a kernel fail with an error that ends its context, after so many more that succeed; below 0: none. */
+DRIVER_API emu_fail_kernel(long long after, int error) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  kernels_before = after;
+  kernel_error = static_cast<CUresult>(error);
+  return CUDA_SUCCESS;
+}
+/** How many more are to succeed, or below 0 if the failure has come or none was asked for. */
+extern "C" __attribute__((visibility("default"))) long long emu_allocations_before_failure() {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  return allocations_before;
+}
+/** Bytes of device memory that are allocated, in the whole process. */
+extern "C" __attribute__((visibility("default"))) long long emu_used_memory() {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  return static_cast<long long>(device_memory_used());
+}
