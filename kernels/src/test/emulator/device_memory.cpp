@@ -104,6 +104,18 @@ bool device_memory_contains(uint64_t address, size_t bytes) {
   return offset <= found->second.bytes && bytes <= found->second.bytes - offset;
 }
 
+bool device_memory_maps(uintptr_t address) {
+  for (const auto* allocations : {&live, &freed}) {
+    auto next = allocations->upper_bound(address);  // an address may lie before the start, in the pages of its allocation
+    for (auto found : {next == allocations->begin() ? allocations->end() : std::prev(next), next}) {
+      if (found == allocations->end()) continue;
+      uintptr_t from = reinterpret_cast<uintptr_t>(mapping(found->first, found->second));
+      if (address >= from && address - from < found->second.pages + 2 * PAGE) return true;
+    }
+  }
+  return false;
+}
+
 std::string device_memory_describe(uintptr_t address) {
   char text[160];
   auto gone = at_or_before(freed, address);

@@ -20,6 +20,8 @@ bool device_memory_free(uint64_t address);
 bool device_memory_contains(uint64_t address, size_t bytes);
 /** Start and size of the live allocation that the address lies in; false if there is none. */
 bool device_memory_range(uint64_t address, uint64_t* start, size_t* bytes);
+/** Whether an allocation, live or freed, or one of its guard pages is mapped there. */
+bool device_memory_maps(uintptr_t address);
 /** Words for an address that a kernel should not have touched. */
 std::string device_memory_describe(uintptr_t address);
 /** Empty, or that something wrote behind the end of an allocation. */

@@ -41,7 +41,8 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
   uintptr_t address = reinterpret_cast<uintptr_t>(info->si_addr);
   const CudaThread& t = running();
   long in_shared = static_cast<long>(address - reinterpret_cast<uintptr_t>(t.view.shared));
-  if (in_shared > -(1 << 20) && in_shared < 1 << 20) {
+  // shared and device memory may have been mapped side by side
+  if (in_shared > -(1 << 20) && in_shared < 1 << 20 && !device_memory_maps(address)) {
     fail("illegal access: offset %ld of %u bytes of shared memory, after %s:%d", in_shared, t.view.shared_bytes,
          t.site.file, t.site.line);
   }

@@ -3,6 +3,7 @@ package dev.loupe;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.cpu.CpuOps;
@@ -78,8 +79,8 @@ public final class Loupe implements AutoCloseable {
     try {
       tokenizer = Tokenizer.open(Files.isDirectory(source) ? source : folderOf(source));
       checkVocabulary(checkpoint.config(), tokenizer, source);
-      ops = open(options, checkpoint.config());
-      ops.requireRoom(checkpoint.config(), checkpoint.has("lm_head.weight"));
+      Opened opened = open(options, checkpoint);
+      ops = opened.ops();
       Transformer model = new Transformer(checkpoint, ops, progress);
       ModelInfo info =
           new ModelInfo(
@@ -88,7 +89,7 @@ public final class Loupe implements AutoCloseable {
               checkpoint.config(),
               checkpoint.tensor("wte.weight").dtype().name().toLowerCase(Locale.ROOT),
               ops instanceof CudaOps ? "cuda" : "cpu",
-              ops.device(),
+              opened.device(),
               (System.nanoTime() - start) / 1e6);
       return new Loupe(checkpoint, tokenizer, ops, model, info);
     } catch (Throwable e) {
@@ -103,18 +104,29 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
-  private static Ops open(Options options, Gpt2Config config) {
+  /**
+   * @param passedOver why a GPU that is there was not taken; empty if that is not so
+   */
+  private record Opened(Ops ops, String passedOver) {
+    String device() {
+      return ops.device()
+          + (passedOver.isEmpty() ? "" : " (not the GPU: %s)".formatted(passedOver));
+    }
+  }
+
+  private static Opened open(Options options, Checkpoint checkpoint) {
     return switch (options.backend()) {
-      case CPU -> cpu(options);
-      case CUDA -> cuda(options, config);
+      case CPU -> new Opened(cpu(options), "");
+      case CUDA -> new Opened(cuda(options, checkpoint), "");
       case AUTO -> {
         if (CudaDriver.find().cards().isEmpty()) {
-          yield cpu(options);
+          yield new Opened(cpu(options), "");
         }
         try {
-          yield cuda(options, config);
-        } catch (BackendException e) {
-          yield cpu(options);
+          yield new Opened(cuda(options, checkpoint), "");
+        } catch (BackendException | GpuMemoryException e) {
+          String why = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
+          yield new Opened(cpu(options), why);
         }
       }
     };
@@ -130,16 +142,25 @@ public final class Loupe implements AutoCloseable {
     return new CpuOps(threads == 0 ? Runtime.getRuntime().availableProcessors() : threads);
   }
 
-  private static Ops cuda(Options options, Gpt2Config config) {
+  private static Ops cuda(Options options, Checkpoint checkpoint) {
+    Gpt2Config config = checkpoint.config();
     if (config.headDim() % 8 != 0 || config.headDim() > 128) {
       throw new BackendException(
-          "heads %d wide: the GPU takes multiples of 8 up to 128; use --backend cpu"
+          "heads %d wide: the GPU takes multiples of 8 up to 128 (--backend cpu)"
               .formatted(config.headDim()));
     }
+    Ops ops;
     try {
-      return new CudaOps(options.device(), options.precision(), options.gemm());
+      ops = new CudaOps(options.device(), options.precision(), options.gemm());
     } catch (GpuException e) {
       throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
+    }
+    try {
+      ops.requireRoom(config, checkpoint.has("lm_head.weight"));
+      return ops;
+    } catch (RuntimeException e) {
+      ops.close();
+      throw e;
     }
   }
 

@@ -9,7 +9,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import org.jspecify.annotations.Nullable;
 
 /**
  * Attention of the rows of a pass over the KV cache: per head, y = softmax(scale q K^T) V, and the
@@ -75,7 +74,7 @@ public final class AttentionKernels implements AutoCloseable {
   private final CacheShape shape;
   private final Element element;
   private final Map<String, Launch> launches = new HashMap<>();
-  private @Nullable DeviceBuffer scratch; // version 1: [H, R, keys], grows as needed
+  private final Scratch scratch; // version 1: [H, R, keys]
 
   /**
    * @param shape of the keys, and of the values, of a layer
@@ -86,6 +85,7 @@ public final class AttentionKernels implements AutoCloseable {
     this.gpu = gpu;
     this.shape = shape;
     this.element = element;
+    this.scratch = new Scratch(gpu, Element.F32);
   }
 
   /**
@@ -144,7 +144,7 @@ public final class AttentionKernels implements AutoCloseable {
   private void runV1(Segments segments, boolean causal, float scale, Buffers buffers) {
     int rows = segments.endRow();
     int keys = segments.mostKeys();
-    DeviceBuffer s = scratch((long) shape.heads() * rows * keys);
+    DeviceBuffer s = scratch.atLeast((long) shape.heads() * rows * keys);
     int longest = segments.longest();
     int slices = segments.count() * shape.heads();
     for (String step : List.of("scores", "softmax", "values")) {
@@ -250,21 +250,6 @@ public final class AttentionKernels implements AutoCloseable {
     return 4 * 64 * width * element.bytes(); // K and V, two buffers each
   }
 
-  private DeviceBuffer scratch(long elements) {
-    DeviceBuffer old = scratch;
-    if (old != null && old.elements() >= elements) {
-      return old;
-    }
-    if (old != null) {
-      gpu.synchronize(); // earlier launches may still use it
-      old.close();
-      scratch = null;
-    }
-    DeviceBuffer grown = gpu.allocate(Element.F32, elements);
-    scratch = grown;
-    return grown;
-  }
-
   private static Parameter[] parameters(boolean withScratch) {
     Parameter[] all =
         Arrays.copyOf(
@@ -284,10 +269,6 @@ public final class AttentionKernels implements AutoCloseable {
   /** Frees the scratch memory of version 1. */
   @Override
   public void close() {
-    DeviceBuffer s = scratch;
-    if (s != null) {
-      s.close();
-      scratch = null;
-    }
+    scratch.close();
   }
 }

@@ -2,7 +2,6 @@ package dev.loupe.kernels;
 
 import java.util.List;
 import java.util.Set;
-import org.jspecify.annotations.Nullable;
 
 /**
  * Linear maps by cuBLAS: its product in f32, then one kernel for the epilogue. For maps of many
@@ -24,7 +23,7 @@ public final class CublasLinear implements AutoCloseable {
 
   private final Gpu gpu;
   private final Cublas cublas;
-  private @Nullable DeviceBuffer sums; // [R, outputs], grows as needed
+  private final Scratch sums; // [R, outputs]
 
   /**
    * @param cublas closed with this
@@ -32,6 +31,7 @@ public final class CublasLinear implements AutoCloseable {
   public CublasLinear(Gpu gpu, Cublas cublas) {
     this.gpu = gpu;
     this.cublas = cublas;
+    this.sums = new Scratch(gpu, Element.F32);
   }
 
   /** True if cuBLAS multiplies such elements: those of x and W are one, f32, f16 or bf16. */
@@ -61,7 +61,7 @@ public final class CublasLinear implements AutoCloseable {
     int maxRows = arguments.maxRows(Integer.MAX_VALUE / quads);
     return rows -> {
       check.size("rows", rows, 1, maxRows);
-      DeviceBuffer product = room((long) rows * map.outputs());
+      DeviceBuffer product = sums.atLeast((long) rows * map.outputs());
       cublas.linear(x, map.weight(), product, rows, map.in(), map.outputs(), false);
       launch
           .set(0, product)
@@ -70,28 +70,9 @@ public final class CublasLinear implements AutoCloseable {
     };
   }
 
-  private DeviceBuffer room(long elements) {
-    DeviceBuffer old = sums;
-    if (old != null && old.elements() >= elements) {
-      return old;
-    }
-    if (old != null) {
-      gpu.synchronize(); // earlier launches may still use it
-      old.close();
-      sums = null;
-    }
-    DeviceBuffer grown = gpu.allocate(Element.F32, elements);
-    sums = grown;
-    return grown;
-  }
-
   /** Frees the memory of products, which a later call takes anew. */
   void freeProducts() {
-    DeviceBuffer s = sums;
-    if (s != null) {
-      s.close();
-      sums = null;
-    }
+    sums.close();
   }
 
   /** Frees the memory of products and closes cuBLAS. */

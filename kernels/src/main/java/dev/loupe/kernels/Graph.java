@@ -22,17 +22,17 @@ public final class Graph implements AutoCloseable {
         JCudaDriver.cuStreamBeginCapture(gpu.stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
         "beginning to record a graph");
     CUgraph graph = new CUgraph();
-    int rc;
     try {
-      work.run();
-    } finally {
-      rc = JCudaDriver.cuStreamEndCapture(gpu.stream(), graph);
-    }
-    gpu.check(rc, "recording a graph");
-    try {
+      int rc;
+      try {
+        work.run();
+      } finally {
+        rc = JCudaDriver.cuStreamEndCapture(gpu.stream(), graph);
+      }
+      gpu.check(rc, "recording a graph");
       gpu.check(JCudaDriver.cuGraphInstantiate(executable, graph, 0), "preparing a graph");
     } finally {
-      JCudaDriver.cuGraphDestroy(graph);
+      JCudaDriver.cuGraphDestroy(graph); // refuses one that was not made, which is no harm
     }
   }
 

@@ -89,11 +89,16 @@ class LaunchTest {
           }
           bytes[0] = threads.getCurrentThreadAllocatedBytes() - before;
         };
-    gpu.run(many);
-    gpu.run(many);
-    assertTrue(bytes[0] < 200, "200 launches allocated %d bytes".formatted(bytes[0]));
-    many.run(); // handed over one by one
-    assertTrue(bytes[0] < 200, "200 handed over allocated %d bytes here".formatted(bytes[0]));
+    long least = Long.MAX_VALUE; // of a few times: the JVM may allocate for itself
+    long handedOver = Long.MAX_VALUE;
+    for (int i = 0; i < 5; i++) {
+      gpu.run(many);
+      least = Math.min(least, bytes[0]);
+      many.run(); // handed over one by one
+      handedOver = Math.min(handedOver, bytes[0]);
+    }
+    assertTrue(least < 200, "200 launches allocated %d bytes".formatted(least));
+    assertTrue(handedOver < 200, "200 handed over allocated %d bytes here".formatted(handedOver));
   }
 
   @ParameterizedTest

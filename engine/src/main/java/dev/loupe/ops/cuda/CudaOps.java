@@ -16,6 +16,7 @@ import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
+import dev.loupe.kernels.Scratch;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Batch;
@@ -61,7 +62,7 @@ public final class CudaOps implements Ops {
   private final WeightKernels conversion;
   private final @Nullable CublasLinear cublas;
   private @Nullable CudaWeights loading;
-  private @Nullable DeviceBuffer wideWeight;
+  private final Scratch wideWeight; // of the widest int8 matrix so far, in what activations are
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
   private final Map<Long, LinearMap> weightsAt = new ConcurrentHashMap<>();
 
@@ -99,6 +100,7 @@ public final class CudaOps implements Ops {
       linear = new LinearKernels(gpu);
       gemv = new GemvKernels(gpu);
       conversion = new WeightKernels(gpu);
+      wideWeight = new Scratch(gpu, activations);
       cublas = cublas(gemm);
     } catch (RuntimeException e) {
       gpu.close();
@@ -333,16 +335,7 @@ public final class CudaOps implements Ops {
 
   /** Many rows of int8 weights: those of one map at a time become what the activations are. */
   private LinearCall widened(LinearMap map, DeviceBuffer input, LinearEpilogue epilogue) {
-    long elements = (long) map.in() * map.outputs();
-    DeviceBuffer wide = wideWeight;
-    if (wide == null || wide.elements() < elements) {
-      if (wide != null) {
-        wide.close();
-        wideWeight = null; // there may be no room for the larger one
-      }
-      wide = gpu.allocate(activations, elements);
-      wideWeight = wide;
-    }
+    DeviceBuffer wide = wideWeight.atLeast((long) map.in() * map.outputs());
     conversion.dequantise(map, wide);
     return linear.prepare(
         new LinearMap(wide, null, map.bias(), map.in(), map.outputs()), input, epilogue);
@@ -424,6 +417,8 @@ public final class CudaOps implements Ops {
 
   @Override
   public void close() {
-    gpu.close();
+    try (gpu;
+        cublas) { // the library first, which needs the context
+    }
   }
 }
