@@ -19,7 +19,7 @@ public enum AttentionFormat {
   /** One line per query and key. */
   CSV(CsvExport::write),
   /** A picture of all maps side by side. */
-  PNG(HeatMapPicture::write),
+  PNG((run, options, file) -> HeatMapPicture.write(run, options, file)), // loaded when it draws
   /** A page to explore the maps in a browser, in one file that needs no network. */
   HTML(HeatMapPage::write);
 
@@ -42,12 +42,18 @@ public enum AttentionFormat {
   /**
    * The format that the ending of {@code file} names, in upper or lower case.
    *
-   * @throws IllegalArgumentException if it names none; the message lists the endings
+   * @throws IllegalArgumentException if it names none, the message lists the endings; or if this
+   *     Java can't write it
    */
   public static AttentionFormat of(Path file) {
     String name = String.valueOf(file.getFileName()).toLowerCase(Locale.ROOT);
     for (AttentionFormat format : values()) {
       if (name.endsWith(format.ending())) {
+        if (format == PNG && ModuleLayer.boot().findModule("java.desktop").isEmpty()) {
+          throw new IllegalArgumentException(
+              "%s: this Java runtime was made without what draws pictures (java.desktop)"
+                  .formatted(file));
+        }
         return format;
       }
     }
