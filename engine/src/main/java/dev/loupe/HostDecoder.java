@@ -1,6 +1,7 @@
 package dev.loupe;
 
 import dev.loupe.model.Activations;
+import dev.loupe.model.Transformer;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.Tensor;
 import dev.loupe.sampling.Sampler;
@@ -9,6 +10,7 @@ import java.util.List;
 /** Chooses tokens on the host, from the logits of one pass after the other. */
 final class HostDecoder implements Decoder {
   private final Session session;
+  private final Transformer model;
   private final Activations activations;
   private final Tensor logits; // [S, V]
   private final Sampler sampler;
@@ -21,15 +23,21 @@ final class HostDecoder implements Decoder {
    * @param logits those of the prompt's last token in row 0
    */
   HostDecoder(
-      Session session, Activations activations, Tensor logits, Sampler sampler, int samples) {
+      Session session,
+      Transformer model,
+      Activations activations,
+      Tensor logits,
+      Sampler sampler,
+      int samples) {
     this.session = session;
+    this.model = model;
     this.activations = activations;
     this.a = activations;
     this.logits = logits;
     this.sampler = sampler;
     row = new float[logits.cols()];
     for (int s = 1; s < samples; s++) { // all continue the same prompt
-      session.ops().copy(logits.rows(0, 1), logits.rows(s, 1));
+      model.ops().copy(logits.rows(0, 1), logits.rows(s, 1));
     }
   }
 
@@ -38,12 +46,12 @@ final class HostDecoder implements Decoder {
     if (!read.isEmpty()) {
       read(read);
       if (!write.isEmpty()) {
-        session.logits(a, 0, logits.rows(0, write.size()));
+        model.logits(a, 0, logits.rows(0, write.size()));
       }
     }
     for (int r = 0; r < write.size(); r++) {
       Sample sample = write.get(r);
-      session.ops().read(logits, r, row, row.length);
+      model.ops().read(logits, r, row, row.length);
       int id = sampler.next(row, sample.seen, sample.number, sample.length());
       session.accept(sample, id, row);
     }

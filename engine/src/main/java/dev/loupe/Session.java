@@ -4,6 +4,7 @@ import dev.loupe.Generation.Finish;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.AttentionSink;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
@@ -24,6 +25,7 @@ import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CancellationException;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -119,22 +121,19 @@ final class Session implements AutoCloseable {
         selection,
         context,
         total,
-        (s, layer, head, query, weights) -> {
-          for (Sample sample : reading ? samples : samples.subList(s, s + 1)) {
-            if (sample.maps != null) {
-              sample.maps.put(layer, head, query, weights);
-            }
-          }
-        },
-        !selection.scores()
-            ? null
-            : (s, layer, head, query, weights) -> {
-              for (Sample sample : reading ? samples : samples.subList(s, s + 1)) {
-                if (sample.scores != null) {
-                  sample.scores.put(layer, head, query, weights);
-                }
-              }
-            });
+        sink(sample -> sample.maps),
+        selection.scores() ? sink(sample -> sample.scores) : null);
+  }
+
+  private AttentionSink sink(Function<Sample, @Nullable AttentionMaps> of) {
+    return (s, layer, head, query, weights) -> {
+      for (Sample sample : reading ? samples : samples.subList(s, s + 1)) {
+        AttentionMaps maps = of.apply(sample);
+        if (maps != null) {
+          maps.put(layer, head, query, weights);
+        }
+      }
+    };
   }
 
   /** The ids that may be written: padding rows of the vocabulary stand for nothing. */
@@ -303,29 +302,9 @@ final class Session implements AutoCloseable {
   }
 
   private Decoder decoder() {
-    boolean scores = request.attention.map(AttentionSelection::scores).orElse(false);
-    Activations a = Activations.forSteps(arena, config, samples.size());
-    StepPlan plan =
-        new StepPlan(
-            (batch, tap) -> {
-              model.forward(batch, kv, a, Mask.CAUSAL, tap);
-              model.logits(a, 0, logits.rows(0, samples.size()));
-            },
-            kv,
-            logits.rows(0, samples.size()),
-            request.sampling,
-            vocabulary(),
-            samples.getFirst().seen,
-            prompt.length,
-            config.nPositions(),
-            tokens + (recorder == null ? 0 : 1),
-            request.logprobs >= 0,
-            recorder == null ? List.of() : Arrays.stream(recorder.layers()).boxed().toList(),
-            recorder == null ? List.of() : Arrays.stream(recorder.heads()).boxed().toList(),
-            scores);
     return model
         .ops()
-        .steps(plan)
+        .steps(this::plan)
         .<Decoder>map(
             steps ->
                 new DeviceDecoder(
@@ -334,14 +313,33 @@ final class Session implements AutoCloseable {
             () ->
                 new HostDecoder(
                     this,
+                    model,
                     activations,
                     logits,
                     new Sampler(request.sampling, vocabulary()),
                     samples.size()));
   }
 
-  Ops ops() {
-    return model.ops();
+  private StepPlan plan() {
+    Activations a = Activations.forSteps(arena, config, samples.size());
+    Tensor rows = logits.rows(0, samples.size());
+    return new StepPlan(
+        (batch, tap) -> {
+          model.forward(batch, kv, a, Mask.CAUSAL, tap);
+          model.logits(a, 0, rows);
+        },
+        kv,
+        rows,
+        request.sampling,
+        vocabulary(),
+        samples.getFirst().seen,
+        prompt.length,
+        config.nPositions(),
+        tokens + (recorder == null ? 0 : 1),
+        request.logprobs >= 0,
+        recorder == null ? List.of() : Arrays.stream(recorder.layers()).boxed().toList(),
+        recorder == null ? List.of() : Arrays.stream(recorder.heads()).boxed().toList(),
+        request.attention.map(AttentionSelection::scores).orElse(false));
   }
 
   int dropped() {
@@ -350,10 +348,6 @@ final class Session implements AutoCloseable {
 
   void forward(Batch batch, Activations a) {
     model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
-  }
-
-  void logits(Activations a, int first, Tensor out) {
-    model.logits(a, first, out);
   }
 
   /** Appends a chosen token; {@code logits} are those it was chosen from, if they are at hand. */

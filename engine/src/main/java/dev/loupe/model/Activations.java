@@ -18,26 +18,29 @@ import dev.loupe.weights.Gpt2Config;
 public record Activations(Tensor x, Tensor h, Tensor qkv, Tensor y, Tensor lse, Tensor inner) {
   /** Room for passes of {@code rows} rows. */
   public static Activations allocate(TensorArena arena, Gpt2Config config, int rows) {
-    int width = config.nEmbd();
-    return new Activations(
-        arena.allocate(rows, width),
-        arena.activations(rows, width),
-        arena.activations(rows, 3 * width),
-        arena.activations(rows, width),
-        arena.allocate(rows, config.nHead()),
-        arena.activations(rows, config.nInner()));
+    return allocate(arena, config, rows, arena::activations);
   }
 
   /** Room for decoding steps of {@code rows} rows on a device: all in f32. */
   public static Activations forSteps(TensorArena arena, Gpt2Config config, int rows) {
+    return allocate(arena, config, rows, arena::allocate);
+  }
+
+  private static Activations allocate(
+      TensorArena arena, Gpt2Config config, int rows, Between between) {
     int width = config.nEmbd();
     return new Activations(
         arena.allocate(rows, width),
-        arena.allocate(rows, width),
-        arena.allocate(rows, 3 * width),
-        arena.allocate(rows, width),
+        between.make(rows, width),
+        between.make(rows, 3 * width),
+        between.make(rows, width),
         arena.allocate(rows, config.nHead()),
-        arena.allocate(rows, config.nInner()));
+        between.make(rows, config.nInner()));
+  }
+
+  /** Makes what lies between the residual stream and the matrices. */
+  private interface Between {
+    Tensor make(int rows, int cols);
   }
 
   /** The same memory for passes of fewer rows. */

@@ -3,6 +3,7 @@ package dev.loupe.ops;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.Optional;
+import java.util.function.Supplier;
 
 /**
  * The hardware seam: every operation of a GPT-2 forward pass. The model is written once against it.
@@ -90,9 +91,9 @@ public interface Ops extends AutoCloseable {
 
   /**
    * Decoding steps that run on the device, several ahead of the host; empty where the host chooses
-   * each token itself.
+   * each token itself, and then nothing is planned.
    */
-  default Optional<Steps> steps(StepPlan plan) {
+  default Optional<Steps> steps(Supplier<StepPlan> plan) {
     return Optional.empty();
   }
 

@@ -1,6 +1,7 @@
 package dev.loupe.text;
 
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
+import dev.loupe.kernels.LibraryCache;
 import dev.loupe.weights.CheckpointException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
@@ -9,15 +10,8 @@ import java.net.URL;
 import java.net.URLConnection;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
-import java.nio.file.attribute.FileAttribute;
-import java.nio.file.attribute.PosixFileAttributeView;
-import java.nio.file.attribute.PosixFileAttributes;
-import java.nio.file.attribute.PosixFilePermission;
-import java.nio.file.attribute.PosixFilePermissions;
 import java.util.List;
 import java.util.Properties;
-import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -48,7 +42,9 @@ final class NativeLibrary {
     if (!loaded) {
       String os = System.getProperty("os.name", "");
       String home = System.getProperty("user.home", "");
-      load(platform(os, System.getProperty("os.arch", "")), cache(System::getenv, os, home));
+      load(
+          platform(os, System.getProperty("os.arch", "")),
+          LibraryCache.folder(System::getenv, os, home));
       loaded = true;
     }
   }
@@ -59,28 +55,13 @@ final class NativeLibrary {
     return system + "-" + (arch.equals("amd64") ? "x86_64" : arch);
   }
 
-  /** Where to keep the library, or null if the environment names no folder for such things. */
-  static @Nullable Path cache(UnaryOperator<@Nullable String> env, String os, String home) {
-    String chosen = env.apply("LOUPE_CACHE");
-    if (chosen != null && !chosen.isEmpty()) {
-      return Path.of(chosen).toAbsolutePath();
-    }
-    String shared = env.apply(os.startsWith("Windows") ? "LOCALAPPDATA" : "XDG_CACHE_HOME");
-    Path folder =
-        shared != null && !shared.isEmpty()
-            ? Path.of(shared)
-            : Path.of(home, os.startsWith("Mac") ? "Library/Caches" : ".cache");
-    // a user without a home has "?" or "" for one
-    return folder.isAbsolute() ? folder.resolve("loupe") : null;
-  }
-
   /** Loads from {@code cache} or, if that fails, from a temporary folder. */
   static void load(String platform, @Nullable Path cache) throws CheckpointException {
     Throwable failure = null;
     if (cache != null) {
       try {
         Path folder = cache.resolve("tokenizers-" + version());
-        createPrivate(folder);
+        LibraryCache.createPrivate(folder);
         loadFrom(folder, platform);
         return;
       } catch (IOException | UnsatisfiedLinkError e) {
@@ -103,7 +84,8 @@ final class NativeLibrary {
 
   private static void loadFrom(Path folder, String platform) throws IOException {
     for (String file : files(platform)) {
-      System.load(unpack(platform, file, folder).toString());
+      URLConnection resource = resource(platform + "/cpu/" + file);
+      System.load(LibraryCache.unpack(resource, file, folder).toString());
     }
   }
 
@@ -113,9 +95,9 @@ final class NativeLibrary {
       loadFrom(folder, platform);
     } finally {
       for (String file : files(platform)) {
-        deleteQuietly(folder.resolve(file));
+        LibraryCache.deleteQuietly(folder.resolve(file));
       }
-      deleteQuietly(folder);
+      LibraryCache.deleteQuietly(folder);
     }
   }
 
@@ -141,51 +123,5 @@ final class NativeLibrary {
       throw new FileNotFoundException("DJL has no " + name);
     }
     return url.openConnection();
-  }
-
-  /** The unpacked {@code file} in {@code folder}: the one that is there if it may be trusted. */
-  private static Path unpack(String platform, String file, Path folder) throws IOException {
-    URLConnection resource = resource(platform + "/cpu/" + file);
-    Path target = folder.resolve(file);
-    if (Files.isRegularFile(target) && Files.size(target) == resource.getContentLengthLong()) {
-      return target;
-    }
-    Path part = Files.createTempFile(folder, file, ".part");
-    try (InputStream in = resource.getInputStream()) {
-      Files.copy(in, part, StandardCopyOption.REPLACE_EXISTING);
-      Files.move(part, target, StandardCopyOption.ATOMIC_MOVE); // another process may do the same
-    } finally {
-      Files.deleteIfExists(part);
-    }
-    return target;
-  }
-
-  /** Makes {@code folder} unless it is there; one that others can write to is refused. */
-  static void createPrivate(Path folder) throws IOException {
-    boolean posix = folder.getFileSystem().supportedFileAttributeViews().contains("posix");
-    if (!posix) {
-      Files.createDirectories(folder);
-      return;
-    }
-    FileAttribute<?> ownerOnly =
-        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
-    Files.createDirectories(folder, ownerOnly);
-    PosixFileAttributes attributes =
-        Files.getFileAttributeView(folder, PosixFileAttributeView.class).readAttributes();
-    boolean others =
-        attributes.permissions().contains(PosixFilePermission.GROUP_WRITE)
-            || attributes.permissions().contains(PosixFilePermission.OTHERS_WRITE);
-    String user = System.getProperty("user.name");
-    if (others || !attributes.owner().getName().equals(user)) {
-      throw new IOException("%s is not private to %s".formatted(folder, user));
-    }
-  }
-
-  private static void deleteQuietly(Path path) {
-    try {
-      Files.deleteIfExists(path);
-    } catch (IOException e) {
-      // a leftover in the temporary folder is no reason to fail
-    }
   }
 }

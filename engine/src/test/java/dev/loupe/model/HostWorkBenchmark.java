@@ -79,7 +79,7 @@ final class HostWorkBenchmark {
               maps ? range(config.nLayer()) : List.of(),
               maps ? range(config.nHead()) : List.of(),
               false);
-      try (Steps steps = ops.steps(plan).orElseThrow()) {
+      try (Steps steps = ops.steps(() -> plan).orElseThrow()) {
         for (int i = 0; i < 10; i++) { // records the graphs
           steps.next();
         }

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import dev.loupe.kernels.LibraryCache;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -44,15 +45,15 @@ class NativeLibraryTest {
     Path home = folder.toAbsolutePath();
     String user = home.toString();
     Map<String, String> none = Map.of();
-    assertEquals(home.resolve(".cache/loupe"), NativeLibrary.cache(none::get, "Linux", user));
+    assertEquals(home.resolve(".cache/loupe"), LibraryCache.folder(none::get, "Linux", user));
     assertEquals(
-        home.resolve("Library/Caches/loupe"), NativeLibrary.cache(none::get, "Mac OS X", user));
+        home.resolve("Library/Caches/loupe"), LibraryCache.folder(none::get, "Mac OS X", user));
     Map<String, String> xdg = Map.of("XDG_CACHE_HOME", home + "/x");
-    assertEquals(home.resolve("x/loupe"), NativeLibrary.cache(xdg::get, "Linux", user));
+    assertEquals(home.resolve("x/loupe"), LibraryCache.folder(xdg::get, "Linux", user));
     Map<String, String> chosen = Map.of("LOUPE_CACHE", home + "/y", "XDG_CACHE_HOME", home + "/x");
-    assertEquals(home.resolve("y"), NativeLibrary.cache(chosen::get, "Linux", user));
-    assertNull(NativeLibrary.cache(none::get, "Linux", "?"));
-    assertNull(NativeLibrary.cache(none::get, "Linux", ""));
+    assertEquals(home.resolve("y"), LibraryCache.folder(chosen::get, "Linux", user));
+    assertNull(LibraryCache.folder(none::get, "Linux", "?"));
+    assertNull(LibraryCache.folder(none::get, "Linux", ""));
   }
 
   @Test
@@ -95,11 +96,11 @@ class NativeLibraryTest {
   void aFolderThatOthersCanWriteToIsNotTrusted() throws IOException {
     assumeTrue(!HERE.startsWith("win"), "POSIX permissions");
     Path cache = folder.resolve("cache");
-    NativeLibrary.createPrivate(cache);
-    NativeLibrary.createPrivate(cache);
+    LibraryCache.createPrivate(cache);
+    LibraryCache.createPrivate(cache);
     for (String permissions : List.of("rwxrwx---", "rwx----w-")) {
       Files.setPosixFilePermissions(cache, PosixFilePermissions.fromString(permissions));
-      assertThrows(IOException.class, () -> NativeLibrary.createPrivate(cache), permissions);
+      assertThrows(IOException.class, () -> LibraryCache.createPrivate(cache), permissions);
     }
   }
 

@@ -2,20 +2,11 @@ package dev.loupe.kernels;
 
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.io.InputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.SymbolLookup;
 import java.net.URL;
-import java.net.URLConnection;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
-import java.nio.file.attribute.FileAttribute;
-import java.nio.file.attribute.PosixFileAttributeView;
-import java.nio.file.attribute.PosixFileAttributes;
-import java.nio.file.attribute.PosixFilePermission;
-import java.nio.file.attribute.PosixFilePermissions;
-import java.util.function.UnaryOperator;
 import jcuda.JCudaVersion;
 import jcuda.LibUtils;
 import org.jspecify.annotations.Nullable;
@@ -42,7 +33,10 @@ final class JCudaLibrary {
    */
   static void load(Class<?> owner, String library) {
     String home = System.getProperty("user.home", "");
-    load(owner, library, cache(System::getenv, System.getProperty("os.name", ""), home));
+    load(
+        owner,
+        library,
+        LibraryCache.folder(System::getenv, System.getProperty("os.name", ""), home));
   }
 
   static synchronized void load(Class<?> owner, String library, @Nullable Path cache) {
@@ -53,7 +47,7 @@ final class JCudaLibrary {
     if (cache != null) {
       try {
         Path folder = cache.resolve("jcuda-" + JCudaVersion.get());
-        createPrivate(folder);
+        LibraryCache.createPrivate(folder);
         loadFrom(folder, owner, file);
         return;
       } catch (IOException | IllegalArgumentException e) {
@@ -100,70 +94,16 @@ final class JCudaLibrary {
     try {
       loadFrom(folder, owner, file);
     } finally {
-      deleteQuietly(folder.resolve(file));
-      deleteQuietly(folder);
+      LibraryCache.deleteQuietly(folder.resolve(file));
+      LibraryCache.deleteQuietly(folder);
     }
   }
 
-  /** Where to keep libraries, or null if the environment names no folder for such things. */
-  static @Nullable Path cache(UnaryOperator<@Nullable String> env, String os, String home) {
-    String chosen = env.apply("LOUPE_CACHE");
-    if (chosen != null && !chosen.isEmpty()) {
-      return Path.of(chosen).toAbsolutePath();
-    }
-    boolean windows = os.startsWith("Windows");
-    String shared = env.apply(windows ? "LOCALAPPDATA" : "XDG_CACHE_HOME");
-    Path folder = shared != null && !shared.isEmpty() ? Path.of(shared) : Path.of(home, ".cache");
-    // a user without a home has "?" or "" for one
-    return folder.isAbsolute() ? folder.resolve("loupe") : null;
-  }
-
-  /** The unpacked {@code file} in {@code folder}: the one that is there if it may be trusted. */
   static Path unpack(Class<?> owner, String file, Path folder) throws IOException {
     URL url = owner.getResource("/lib/" + file);
     if (url == null) {
       throw new FileNotFoundException("JCuda has no " + file);
     }
-    URLConnection resource = url.openConnection();
-    Path target = folder.resolve(file);
-    if (Files.isRegularFile(target) && Files.size(target) == resource.getContentLengthLong()) {
-      return target;
-    }
-    Path part = Files.createTempFile(folder, file, ".part");
-    try (InputStream in = resource.getInputStream()) {
-      Files.copy(in, part, StandardCopyOption.REPLACE_EXISTING);
-      Files.move(part, target, StandardCopyOption.ATOMIC_MOVE); // another process may do the same
-    } finally {
-      Files.deleteIfExists(part);
-    }
-    return target;
-  }
-
-  /** Makes {@code folder} unless it is there; one that others can write to is refused. */
-  static void createPrivate(Path folder) throws IOException {
-    if (!folder.getFileSystem().supportedFileAttributeViews().contains("posix")) {
-      Files.createDirectories(folder);
-      return;
-    }
-    FileAttribute<?> ownerOnly =
-        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
-    Files.createDirectories(folder, ownerOnly);
-    PosixFileAttributes attributes =
-        Files.getFileAttributeView(folder, PosixFileAttributeView.class).readAttributes();
-    boolean others =
-        attributes.permissions().contains(PosixFilePermission.GROUP_WRITE)
-            || attributes.permissions().contains(PosixFilePermission.OTHERS_WRITE);
-    String user = System.getProperty("user.name");
-    if (others || !attributes.owner().getName().equals(user)) {
-      throw new IOException("%s is not private to %s".formatted(folder, user));
-    }
-  }
-
-  private static void deleteQuietly(Path path) {
-    try {
-      Files.deleteIfExists(path);
-    } catch (IOException e) {
-      // a leftover in the temporary folder is no reason to fail
-    }
+    return LibraryCache.unpack(url.openConnection(), file, folder);
   }
 }

@@ -6,11 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.kernels.Emulator.Schedule;
-import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -276,22 +271,6 @@ class AttentionKernelsTest {
         Arrays.copyOfRange(rest.y, split * width, 150 * width));
   }
 
-  /** Of ldmatrix and of 16-byte accesses, so far. */
-  private static long bankConflicts() {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment counts = arena.allocate(ValueLayout.JAVA_LONG, 8);
-      Linker.nativeLinker()
-          .downcallHandle(
-              CudaDriver.library().orElseThrow().findOrThrow("emu_stats"),
-              FunctionDescriptor.ofVoid(ValueLayout.ADDRESS))
-          .invokeWithArguments(counts);
-      return counts.getAtIndex(ValueLayout.JAVA_LONG, 4)
-          + counts.getAtIndex(ValueLayout.JAVA_LONG, 5);
-    } catch (Throwable e) { // declared by every native call
-      throw new IllegalStateException("emu_stats", e);
-    }
-  }
-
   @Test
   @OnDevice(emulated = true)
   void sharedMemoryMeetsNoBankConflict() {
@@ -302,9 +281,9 @@ class AttentionKernelsTest {
         if (variant.equals(AttentionKernels.V5) && d > 80) {
           continue;
         }
-        long before = bankConflicts();
+        long before = Emulated.bankConflicts();
         run(problem(Element.F16, segments, 130, d, 1), variant.name(), segments, true);
-        assertEquals(before, bankConflicts(), variant.name() + " D " + d);
+        assertEquals(before, Emulated.bankConflicts(), variant.name() + " D " + d);
       }
     }
   }

@@ -41,15 +41,15 @@ class JCudaLibraryTest {
   @Test
   void choosesAFolder() {
     Map<String, String> none = Map.of();
-    assertEquals(Path.of("/h/.cache/loupe"), JCudaLibrary.cache(none::get, "Linux", "/h"));
+    assertEquals(Path.of("/h/.cache/loupe"), LibraryCache.folder(none::get, "Linux", "/h"));
     Map<String, String> shared = Map.of("XDG_CACHE_HOME", "/x", "LOUPE_CACHE", "");
-    assertEquals(Path.of("/x/loupe"), JCudaLibrary.cache(shared::get, "Linux", "/h"));
+    assertEquals(Path.of("/x/loupe"), LibraryCache.folder(shared::get, "Linux", "/h"));
     Map<String, String> chosen = Map.of("XDG_CACHE_HOME", "/x", "LOUPE_CACHE", "/c");
-    assertEquals(Path.of("/c"), JCudaLibrary.cache(chosen::get, "Linux", "/h"));
-    assertNull(JCudaLibrary.cache(none::get, "Linux", "?"), "no home");
-    assertNull(JCudaLibrary.cache(none::get, "Linux", ""), "no home");
+    assertEquals(Path.of("/c"), LibraryCache.folder(chosen::get, "Linux", "/h"));
+    assertNull(LibraryCache.folder(none::get, "Linux", "?"), "no home");
+    assertNull(LibraryCache.folder(none::get, "Linux", ""), "no home");
     Map<String, String> windows = Map.of("LOCALAPPDATA", "/w");
-    assertEquals(Path.of("/w/loupe"), JCudaLibrary.cache(windows::get, "Windows 11", "/h"));
+    assertEquals(Path.of("/w/loupe"), LibraryCache.folder(windows::get, "Windows 11", "/h"));
   }
 
   @Test
@@ -73,12 +73,12 @@ class JCudaLibraryTest {
   @Test
   void refusesAFolderThatOthersCanWriteTo() throws IOException {
     Path open = folder.resolve("open");
-    JCudaLibrary.createPrivate(open);
-    JCudaLibrary.createPrivate(open);
+    LibraryCache.createPrivate(open);
+    LibraryCache.createPrivate(open);
     assertEquals("rwx------", PosixFilePermissions.toString(Files.getPosixFilePermissions(open)));
     for (String others : List.of("rwx-w----", "rwxr-xrwx")) {
       Files.setPosixFilePermissions(open, PosixFilePermissions.fromString(others));
-      IOException e = assertThrows(IOException.class, () -> JCudaLibrary.createPrivate(open));
+      IOException e = assertThrows(IOException.class, () -> LibraryCache.createPrivate(open));
       assertTrue(String.valueOf(e.getMessage()).contains("is not private to"), others);
     }
   }

@@ -35,6 +35,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -45,7 +46,8 @@ import org.jspecify.annotations.Nullable;
  * streams the weights through the GEMV kernels.
  *
  * <p>A {@link Tensor} carries a device address; what lies there is looked up by it. Operations are
- * put on the GPU's stream, and only {@link #read} waits.
+ * put on the GPU's stream; only those that bring something to the host wait: {@link #read}, and
+ * maps.
  */
 public final class CudaOps implements Ops {
   /** Device memory and the arena that it ends with. */
@@ -400,8 +402,9 @@ public final class CudaOps implements Ops {
   }
 
   @Override
-  public Optional<Steps> steps(StepPlan plan) {
-    return Optional.of(new CudaSteps(this, block(plan.logits()).arena(), plan, graphs));
+  public Optional<Steps> steps(Supplier<StepPlan> plan) {
+    StepPlan made = plan.get();
+    return Optional.of(new CudaSteps(this, block(made.logits()).arena(), made, graphs));
   }
 
   @Override

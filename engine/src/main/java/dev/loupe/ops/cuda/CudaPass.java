@@ -13,6 +13,7 @@ import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.EnumMap;
@@ -39,7 +40,8 @@ final class CudaPass {
   private int[] heads = {};
   private @Nullable DeviceBuffer headList;
   private @Nullable DeviceBuffer lse; // of the last attention
-  private float[] mirrored = {};
+  private float[] mirrored = {}; // the last map on the host, in its first mirroredCells cells
+  private int mirroredCells;
   private long mirror; // address of what `mirrored` is a copy of; 0: none
 
   CudaPass(CudaOps ops, CudaArena arena) {
@@ -209,17 +211,18 @@ final class CudaPass {
         cells,
         new AttentionMapKernels.Layout.Dense(columns),
         out);
-    if (mirrored.length != wanted.length * count * columns) {
-      mirrored = new float[wanted.length * count * columns];
+    mirroredCells = wanted.length * count * columns;
+    if (mirrored.length < mirroredCells) {
+      mirrored = new float[mirroredCells];
     }
-    out.download(mirrored);
+    out.download(MemorySegment.ofArray(mirrored).asSlice(0, (long) mirroredCells * Float.BYTES));
     mirror = out.address();
   }
 
   /** Copies from the last map, if {@code address} lies in it; false if it doesn't. */
   boolean readMap(long address, float[] into, int count) {
     long at = (address - mirror) / Float.BYTES;
-    if (mirror == 0 || at < 0 || at + count > mirrored.length) {
+    if (mirror == 0 || at < 0 || at + count > mirroredCells) {
       return false;
     }
     System.arraycopy(mirrored, (int) at, into, 0, count);
