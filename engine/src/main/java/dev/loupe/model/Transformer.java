@@ -49,8 +49,9 @@ public final class Transformer implements AutoCloseable {
         blocks.add(new Block(BlockWeights.load(checkpoint, arena, layer), config, layer));
       }
       lnF = BlockWeights.layerNorm(checkpoint, arena, "ln_f");
+      boolean tied = !checkpoint.has("lm_head.weight");
       head =
-          checkpoint.has("lm_head.weight") ? arena.table(checkpoint.tensor("lm_head.weight")) : wte;
+          arena.head(checkpoint.tensor(tied ? "wte.weight" : "lm_head.weight"), tied ? wte : null);
       progress.report(config.nLayer(), config.nLayer());
     } catch (Throwable e) {
       arena.close();

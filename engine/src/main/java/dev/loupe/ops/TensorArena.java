@@ -1,6 +1,7 @@
 package dev.loupe.ops;
 
 import dev.loupe.weights.StoredTensor;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The memory of one model or one session in a backend. Where the backend has no room left, the host
@@ -29,6 +30,13 @@ public interface TensorArena extends AutoCloseable {
    * CPU it is the mapped file itself. A vector [n] comes as [1, n].
    */
   Tensor table(StoredTensor stored);
+
+  /**
+   * The matrix [V, C] that {@link Ops#logits} multiplies by.
+   *
+   * @param tied the table of the same values, where the head is tied to the embedding; else null
+   */
+  Tensor head(StoredTensor stored, @Nullable Tensor tied);
 
   /** A vector of a checkpoint as f32 [1, n]: biases and layer norms, which are small. */
   Tensor vector(StoredTensor stored);

@@ -7,6 +7,7 @@ import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** Off-heap memory; weights stay where the checkpoint mapped them. */
 final class CpuArena implements TensorArena {
@@ -39,6 +40,11 @@ final class CpuArena implements TensorArena {
       return widened(stored, rows, cols);
     }
     return new Tensor(stored.dtype(), rows, cols, stored.data());
+  }
+
+  @Override
+  public Tensor head(StoredTensor stored, @Nullable Tensor tied) {
+    return tied == null ? table(stored) : tied;
   }
 
   @Override

@@ -88,14 +88,23 @@ final class CudaArena implements TensorArena {
     int cols = Math.toIntExact(stored.shape().getLast());
     DeviceBuffer table = buffer(ops.activations(), (long) rows * cols);
     ops.loading().uploadTable(stored, table);
-    LinearMap head = new LinearMap(table, null, null, cols, rows);
-    if (ops.weights() == Element.I8 && !stored.name().equals("wpe.weight")) {
-      head =
-          map(Element.I8, cols, rows); // wte serves the embedding as a table and the head as bytes
-      ops.loading().quantiseTable(stored, head);
-    }
-    ops.registerWeight(table.address(), head);
     return tensor(table, rows, cols);
+  }
+
+  @Override
+  public Tensor head(StoredTensor stored, @Nullable Tensor tied) {
+    int rows = Math.toIntExact(stored.shape().getFirst());
+    int cols = Math.toIntExact(stored.shape().getLast());
+    if (ops.weights() == Element.I8) { // bytes of its own: the embedding reads a float table
+      LinearMap map = map(Element.I8, cols, rows);
+      ops.loading().quantiseTable(stored, map);
+      ops.registerWeight(map.weight().address(), map);
+      return tensor(map.weight(), rows, cols);
+    }
+    Tensor head = tied == null ? table(stored) : tied;
+    ops.registerWeight(
+        head.data().address(), new LinearMap(ops.buffer(head), null, null, cols, rows));
+    return head;
   }
 
   @Override

@@ -43,10 +43,11 @@ record CudaMemory(List<Part> parts) {
     long inner = config.nInner();
     long vocabulary = config.vocabSize();
     int element = activations(weights).bytes();
-    long heads = (ownHead ? 2 : 1) * vocabulary * width * element;
+    boolean bytes = weights == Element.I8; // the head is int8, the embedding's table is not
+    long heads = (ownHead && !bytes ? 2 : 1) * vocabulary * width * element;
     long wide = 0;
-    if (weights == Element.I8) {
-      heads += (ownHead ? 2 : 1) * matrix(width, vocabulary, weights);
+    if (bytes) {
+      heads += matrix(width, vocabulary, weights);
       wide = element * width * Math.max(vocabulary, Math.max(inner, 3 * width));
     }
     long maps =
