@@ -29,6 +29,7 @@ public final class EmbeddingKernels {
   private final Gpu gpu;
   private final Map<String, Launch> launches = new HashMap<>();
 
+  /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public EmbeddingKernels(Gpu gpu) {
     this.gpu = gpu;
   }

@@ -34,6 +34,7 @@ public final class GemvKernels {
 
   private final Gpu gpu;
 
+  /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public GemvKernels(Gpu gpu) {
     this.gpu = gpu;
   }

@@ -33,6 +33,7 @@ public final class LayerNormKernels {
   private final Gpu gpu;
   private final Map<String, Launch> launches = new HashMap<>();
 
+  /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public LayerNormKernels(Gpu gpu) {
     this.gpu = gpu;
   }

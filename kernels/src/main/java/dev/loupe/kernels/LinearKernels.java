@@ -48,6 +48,7 @@ public final class LinearKernels {
 
   private final Gpu gpu;
 
+  /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public LinearKernels(Gpu gpu) {
     this.gpu = gpu;
   }

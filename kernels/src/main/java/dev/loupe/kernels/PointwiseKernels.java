@@ -30,6 +30,7 @@ public final class PointwiseKernels {
   private final Gpu gpu;
   private final Map<String, Launch> launches = new HashMap<>();
 
+  /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public PointwiseKernels(Gpu gpu) {
     this.gpu = gpu;
   }

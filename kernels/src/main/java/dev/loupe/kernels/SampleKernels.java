@@ -84,6 +84,11 @@ public final class SampleKernels {
   public record Chosen(
       DeviceBuffer ids, DeviceBuffer logprobs, DeviceBuffer ranks, DeviceBuffer errors) {}
 
+  /**
+   * Loads the kernels.
+   *
+   * @throws GpuException if there are none for this card and driver
+   */
   public SampleKernels(Gpu gpu) {
     this.gpu = gpu;
     sample =

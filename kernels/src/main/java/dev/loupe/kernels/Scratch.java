@@ -8,6 +8,7 @@ public final class Scratch implements AutoCloseable {
   private final Element element;
   private @Nullable DeviceBuffer buffer;
 
+  /** Takes no memory yet. */
   public Scratch(Gpu gpu, Element element) {
     this.gpu = gpu;
     this.element = element;

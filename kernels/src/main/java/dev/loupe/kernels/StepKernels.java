@@ -26,6 +26,11 @@ public final class StepKernels {
   private final Gpu gpu;
   private final Launch advance;
 
+  /**
+   * Loads the kernels.
+   *
+   * @throws GpuException if there are none for this card and driver
+   */
   public StepKernels(Gpu gpu) {
     this.gpu = gpu;
     advance =

@@ -36,6 +36,7 @@ public final class WeightKernels {
   private final Gpu gpu;
   private final Map<String, Launch> launches = new HashMap<>();
 
+  /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public WeightKernels(Gpu gpu) {
     this.gpu = gpu;
   }
