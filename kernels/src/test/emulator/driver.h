@@ -87,8 +87,10 @@ struct Image {
 /** Reads cubin, PTX or the emulator's own form of image; refuses what the pretended card or driver would. */
 CUresult image_read(const void* image, Image* result);
 
-/** Work on a stream: done at once, or recorded where the stream is being captured. */
+/** Work on a stream: done at once, or when it is waited for, or recorded where the stream is being captured. */
 CUresult stream_submit(void* stream, std::function<CUresult()> work);
+/** Runs what late streams have left; returns the sticky error. */
+CUresult streams_finish();
 /** The error, while a capture forbids calls that wait for the device or allocate; the capture is then invalid. */
 CUresult capture_forbids();
 

@@ -48,6 +48,7 @@ long long number(const char* variable, long long otherwise) {
 }
 
 void destroyed(Context* context) {
+  streams_finish();
   memory_free_all(context);
   sticky_error = CUDA_SUCCESS;
   sticky_message.clear();
@@ -213,7 +214,8 @@ DRIVER_API cuCtxGetApiVersion(Context*, unsigned* version) {
 }
 DRIVER_API cuCtxSynchronize() {
   DRIVER_ENTER;
-  return capture_forbids();
+  if (CUresult rc = capture_forbids()) return rc;
+  return streams_finish();
 }
 DRIVER_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   DRIVER_ENTER;

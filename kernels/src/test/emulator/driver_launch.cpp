@@ -154,7 +154,9 @@ DRIVER_API cuModuleLoadDataEx(Module** module, const void* image, unsigned count
 }
 DRIVER_API cuModuleUnload(Module* module) {
   DRIVER_ENTER;
-  if (!modules.erase(module)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!modules.count(module)) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult rc = streams_finish()) return rc;
+  modules.erase(module);
   delete module;
   return CUDA_SUCCESS;
 }

@@ -96,6 +96,7 @@ DRIVER_API cuMemFree_v2(CUdeviceptr address) {
   DRIVER_ENTER;
   if (address == 0) return CUDA_SUCCESS;
   if (CUresult rc = capture_forbids()) return rc;
+  if (CUresult rc = streams_finish()) return rc;  // freeing waits, as on a GPU
   owners.erase(address);
   return device_memory_free(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -129,7 +130,9 @@ DRIVER_API cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
 DRIVER_API cuMemAllocHost_v2(void** memory, size_t bytes) { return cuMemHostAlloc(memory, bytes, 0); }
 DRIVER_API cuMemFreeHost(void* memory) {
   DRIVER_ENTER;
-  if (!pinned.erase(memory)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pinned.count(memory)) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult rc = streams_finish()) return rc;
+  pinned.erase(memory);
   free(memory);
   return CUDA_SUCCESS;
 }

@@ -1,7 +1,9 @@
-// Streams, events and graphs. Work runs when it is submitted; a stream that is being captured records it instead, and
-// a graph replays what was recorded.
+// Streams, events and graphs. Work runs when it is submitted, or, where streams are late, not before somebody waits for
+// it; a stream that is being captured records it instead, and a graph replays what was recorded.
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <deque>
 #include <map>
 #include <memory>
 #include <thread>
@@ -10,25 +12,35 @@
 
 namespace emu {
 
-struct Graph {
-  std::vector<std::function<CUresult()>> work;
-};
 struct Stream;
-/** For each stream how much of its captured work is done before; a stream has one for itself, an event a copy. */
-typedef std::map<const Stream*, size_t> Clock;
+/** For each stream, by its number, how much of its work is done before; a stream has one for what comes next, an event a
+    copy. An address would not do: it may be that of a later stream. */
+typedef std::map<size_t, size_t> Clock;
+struct Step {
+  std::function<CUresult()> work;
+  Clock after;
+};
+struct Graph {
+  std::vector<std::pair<size_t, Step>> steps;  // in the order of submission, which keeps every dependency
+  size_t origin;
+};
 
 /** A capture: begun on one stream, which others join by waiting for an event recorded in it. */
 struct Capture {
-  Graph graph;  // in the order of submission, which keeps every dependency
+  Graph graph;
   const Stream* origin;
   int mode;  // 0 global, 1 thread-local, 2 relaxed: which other calls are forbidden meanwhile
   std::thread::id thread;
   bool invalid = false;
-  std::map<const Stream*, Clock> clocks;  // of the streams that take part
+  std::map<size_t, Clock> clocks;  // of the streams that take part
 };
 struct Stream {
   unsigned flags;
   std::shared_ptr<Capture> capture;  // null: not capturing
+  size_t number;                     // in the order of creation
+  std::deque<Step> queue = {};       // what has not run yet
+  size_t done = 0;
+  Clock next = {};
 };
 struct Event {
   bool recorded = false;
@@ -36,6 +48,9 @@ struct Event {
   std::shared_ptr<Capture> capture;  // where it was recorded last; then it marks a place, and has no time
   Clock clock;
 };
+/** Work waits until somebody waits for it, and then only what is needed for that runs, so that one stream's work that
+    lacks a wait for another's meets what is not ready or overwritten. */
+static bool late = getenv("EMU_STREAMS") && std::string(getenv("EMU_STREAMS")) == "late";
 static std::set<Stream*> streams;
 static std::set<Event*> events;
 static std::set<Graph*> graphs, executables;
@@ -51,6 +66,65 @@ static Stream* own(void* stream) {
 static CUresult invalidate(Capture& capture, CUresult why) {
   capture.invalid = true;
   return why;
+}
+
+static Stream* numbered(size_t number) {
+  for (Stream* s : streams) {
+    if (s->number == number) return s;
+  }
+  return nullptr;  // destroyed, which ran its work
+}
+
+/** Runs a stream's work up to the step of that number, and before each step what it comes after. */
+static void run_until(Stream* s, size_t count) {
+  while (s && s->done < count && !s->queue.empty()) {
+    Step step = std::move(s->queue.front());
+    s->queue.pop_front();
+    for (auto& [other, n] : step.after) {
+      if (other != s->number) run_until(numbered(other), n);
+    }
+    CUresult rc = sticky_error ? CUDA_SUCCESS : step.work();
+    s->done++;
+    if (rc && !sticky_error) sticky_error = rc;
+  }
+}
+static void run_until(const Clock& clock) {
+  for (auto& [s, n] : clock) run_until(numbered(s), n);
+}
+static void run_all(bool blocking_only) {
+  std::map<size_t, Stream*> in_order;
+  for (Stream* s : streams) in_order[s->number] = s;
+  for (auto& [number, s] : in_order) {
+    if (!blocking_only || !(s->flags & 1)) run_until(s, SIZE_MAX);
+  }
+}
+CUresult streams_finish() {
+  run_all(false);
+  return sticky_error;
+}
+
+/** The stream that was captured goes first, the others where it waits for them; so late streams meet in a graph too. */
+static CUresult replay(const Graph& graph) {
+  std::map<size_t, std::vector<const Step*>> lists;
+  std::map<size_t, size_t> done;
+  for (auto& [stream, step] : graph.steps) lists[stream].push_back(&step);
+  std::function<CUresult(size_t, size_t)> run = [&](size_t s, size_t count) {
+    while (done[s] < std::min(count, lists[s].size())) {
+      const Step& step = *lists[s][done[s]];
+      for (auto& [other, n] : step.after) {
+        if (other == s) continue;
+        if (CUresult rc = run(other, n)) return rc;
+      }
+      if (CUresult rc = step.work()) return rc;
+      done[s]++;
+    }
+    return CUDA_SUCCESS;
+  };
+  if (CUresult rc = run(graph.origin, SIZE_MAX)) return rc;
+  for (auto& [stream, list] : lists) {
+    if (CUresult rc = run(stream, SIZE_MAX)) return rc;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult capture_forbids() {
@@ -75,12 +149,18 @@ CUresult stream_submit(void* stream, std::function<CUresult()> work) {
   Stream* s = own(stream);
   if (!s) {
     if (CUresult rc = default_stream_forbidden()) return rc;
-    return work();
+    run_all(true);
+    return sticky_error ? sticky_error : work();
   }
-  if (!s->capture) return work();
+  if (!s->capture) {
+    if (!late) return work();
+    s->queue.push_back({std::move(work), s->next});
+    s->next[s->number]++;
+    return CUDA_SUCCESS;
+  }
   if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  s->capture->graph.work.push_back(std::move(work));
-  s->capture->clocks[s][s]++;
+  s->capture->graph.steps.push_back({s->number, {std::move(work), s->capture->clocks[s->number]}});
+  s->capture->clocks[s->number][s->number]++;
   return CUDA_SUCCESS;
 }
 
@@ -92,7 +172,7 @@ static CUresult join(Stream* s, const Event& event) {
   if (!s) return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   if (s->capture && s->capture != event.capture) return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
   s->capture = event.capture;
-  Clock& clock = capture.clocks[s];
+  Clock& clock = capture.clocks[s->number];
   for (auto& [other, done] : event.clock) clock[other] = std::max(clock[other], done);
   return CUDA_SUCCESS;
 }
@@ -100,7 +180,7 @@ static CUresult join(Stream* s, const Event& event) {
 /** Whether the stream that began the capture has waited, in the end, for all that the others do. */
 static bool joined(Capture& capture) {
   for (auto& [stream, clock] : capture.clocks) {
-    if (capture.clocks[capture.origin][stream] < clock[stream]) return false;
+    if (capture.clocks[capture.origin->number][stream] < clock[stream]) return false;
   }
   return true;
 }
@@ -114,14 +194,17 @@ using namespace emu;
 DRIVER_API cuStreamCreate(Stream** stream, unsigned flags) {
   DRIVER_ENTER;
   if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
-  *stream = new Stream{flags, nullptr};
+  static size_t made = 0;
+  *stream = new Stream{flags, nullptr, made++};
   streams.insert(*stream);
   return CUDA_SUCCESS;
 }
 DRIVER_API cuStreamCreateWithPriority(Stream** stream, unsigned flags, int) { return cuStreamCreate(stream, flags); }
 DRIVER_API cuStreamDestroy_v2(Stream* stream) {
   DRIVER_ENTER;
-  if (!streams.erase(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!streams.count(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  run_until(stream, SIZE_MAX);
+  streams.erase(stream);
   if (stream->capture) stream->capture->invalid = true;
   delete stream;
   return CUDA_SUCCESS;
@@ -130,8 +213,14 @@ DRIVER_API cuStreamSynchronize(void* stream) {
   DRIVER_ENTER;
   if (!valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
   Stream* s = own(stream);
-  if (!s) return default_stream_forbidden();
-  return s->capture ? invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) : CUDA_SUCCESS;
+  if (!s) {
+    if (CUresult rc = default_stream_forbidden()) return rc;
+    run_all(true);
+    return sticky_error;
+  }
+  if (s->capture) return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  run_until(s, SIZE_MAX);
+  return sticky_error;
 }
 DRIVER_API cuStreamQuery(void* stream) { return cuStreamSynchronize(stream); }
 /** An event that was never recorded is no reason to wait. */
@@ -140,8 +229,16 @@ DRIVER_API cuStreamWaitEvent(void* stream, Event* event, unsigned) {
   if (!valid(stream) || !events.count(event)) return CUDA_ERROR_INVALID_HANDLE;
   Stream* s = own(stream);
   if (event->capture) return join(s, *event);
-  if (!s) return default_stream_forbidden();
-  if (!s->capture || !event->recorded) return CUDA_SUCCESS;
+  if (!s) {
+    if (CUresult rc = default_stream_forbidden()) return rc;
+    run_until(event->clock);
+    return sticky_error;
+  }
+  if (!event->recorded) return CUDA_SUCCESS;
+  if (!s->capture) {
+    for (auto& [other, done] : event->clock) s->next[other] = std::max(s->next[other], done);
+    return CUDA_SUCCESS;
+  }
   return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);  // work outside of the capture
 }
 DRIVER_API cuStreamGetFlags(void* stream, unsigned* flags) {
@@ -178,18 +275,20 @@ DRIVER_API cuEventRecord(Event* event, void* stream) {
   Stream* s = own(stream);
   if (s && s->capture) {
     if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    *event = {false, {}, s->capture, s->capture->clocks[s]};
+    *event = {false, {}, s->capture, s->capture->clocks[s->number]};
     return CUDA_SUCCESS;
   }
   if (CUresult rc = s ? CUDA_SUCCESS : default_stream_forbidden()) return rc;
-  *event = {true, std::chrono::steady_clock::now(), nullptr, {}};
+  *event = {true, std::chrono::steady_clock::now(), nullptr, s ? s->next : Clock()};
   return CUDA_SUCCESS;
 }
 DRIVER_API cuEventRecordWithFlags(Event* event, void* stream, unsigned) { return cuEventRecord(event, stream); }
 DRIVER_API cuEventSynchronize(Event* event) {
   DRIVER_ENTER;
   if (!events.count(event)) return CUDA_ERROR_INVALID_HANDLE;
-  return event->capture ? invalidate(*event->capture, CUDA_ERROR_CAPTURED_EVENT) : CUDA_SUCCESS;
+  if (event->capture) return invalidate(*event->capture, CUDA_ERROR_CAPTURED_EVENT);
+  run_until(event->clock);
+  return sticky_error;
 }
 DRIVER_API cuEventQuery(Event* event) { return cuEventSynchronize(event); }
 DRIVER_API cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
@@ -210,7 +309,7 @@ DRIVER_API cuStreamBeginCapture_v2(Stream* stream, int mode) {
   stream->capture->origin = stream;
   stream->capture->mode = mode;
   stream->capture->thread = std::this_thread::get_id();
-  stream->capture->clocks[stream];
+  stream->capture->clocks[stream->number];
   return CUDA_SUCCESS;
 }
 DRIVER_API cuStreamEndCapture(Stream* stream, Graph** graph) {
@@ -230,6 +329,7 @@ DRIVER_API cuStreamEndCapture(Stream* stream, Graph** graph) {
   if (capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!whole) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   *graph = new Graph(std::move(capture->graph));
+  (*graph)->origin = stream->number;
   graphs.insert(*graph);
   return CUDA_SUCCESS;
 }
@@ -255,17 +355,12 @@ DRIVER_API cuGraphUpload(Graph* executable, void*) {
 DRIVER_API cuGraphLaunch(Graph* executable, void* stream) {
   DRIVER_ENTER;
   if (!executables.count(executable) || !valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  return stream_submit(stream, [graph = *executable] {
-    for (auto& work : graph.work) {
-      if (CUresult rc = work()) return rc;
-    }
-    return CUDA_SUCCESS;
-  });
+  return stream_submit(stream, [graph = *executable] { return replay(graph); });
 }
 DRIVER_API cuGraphGetNodes(Graph* graph, void**, size_t* count) {
   DRIVER_ENTER;
   if (!graphs.count(graph)) return CUDA_ERROR_INVALID_HANDLE;
-  *count = graph->work.size();
+  *count = graph->steps.size();
   return CUDA_SUCCESS;
 }
 DRIVER_API cuGraphDestroy(Graph* graph) {
@@ -278,5 +373,13 @@ DRIVER_API cuGraphExecDestroy(Graph* executable) {
   DRIVER_ENTER;
   if (!executables.erase(executable)) return CUDA_ERROR_INVALID_HANDLE;
   delete executable;
+  return CUDA_SUCCESS;
+}
+
+/** From the next call on: 1, work waits until somebody waits for it; 0, it runs when it is submitted. */
+DRIVER_API emu_late_streams(int on) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  run_all(false);
+  late = on;
   return CUDA_SUCCESS;
 }

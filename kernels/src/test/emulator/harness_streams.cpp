@@ -15,6 +15,8 @@ int cuEventCreate(void** event, unsigned);
 int cuEventDestroy_v2(void* event);
 int cuEventRecord(void* event, void* stream);
 int cuEventQuery(void* event);
+int cuEventSynchronize(void* event);
+int emu_late_streams(int on);
 int cuEventElapsedTime(float* milliseconds, void* start, void* end);
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long);
 int cuGraphLaunch(void* executable, void* stream);
@@ -110,6 +112,58 @@ CASE(self_graph_of_freed_memory) {
   expect_equal("launch", cuGraphLaunch(executable, s.a), 700);
   cuGraphExecDestroy(executable);
   cuGraphDestroy(s.graph);
+}
+
+CASE(self_late_streams) {
+  Streams s;
+  Buffer<float> x(N), y(N);
+  check(emu_late_streams(1), "late");
+  for (bool waits : {false, true}) {
+    check(cuMemsetD32Async(x.address, 0, N, s.a), "fill");
+    check(cuStreamSynchronize(s.a), "synchronise");
+    check(cuMemsetD32Async(x.address, 5, N, s.a), "fill");
+    check(cuEventRecord(s.fork, s.a), "record");
+    check(cuMemsetD32Async(x.address, 7, N, s.a), "fill");
+    if (waits) check(cuStreamWaitEvent(s.b, s.fork, 0), "wait");
+    check(cuMemcpyDtoDAsync_v2(y.address, x.address, N * 4, s.b), "copy");
+    check(cuEventRecord(s.done, s.b), "record");
+    check(cuEventSynchronize(s.done), "synchronise");
+    unsigned first;
+    memcpy(&first, reinterpret_cast<void*>(y.address), 4);
+    expect_equal(waits ? "what was there at the fork" : "what was there before", first, waits ? 5 : 0);
+  }
+  check(emu_late_streams(0), "not late any more");
+  unsigned last;
+  memcpy(&last, reinterpret_cast<void*>(x.address), 4);
+  expect_equal("all work is done at last", last, 7);
+}
+
+/** A branch that the rest of a graph does not wait for meets what the rest has done. */
+CASE(self_late_branch_of_a_graph) {
+  Streams s;
+  Buffer<float> x(N), y(N);
+  for (bool waits : {false, true}) {
+    s.begin();
+    check(cuMemsetD32Async(x.address, 5, N, s.a), "fill");
+    check(cuEventRecord(s.fork, s.a), "record");
+    check(cuStreamWaitEvent(s.b, s.fork, 0), "wait");
+    check(cuMemcpyDtoDAsync_v2(y.address, x.address, N * 4, s.b), "copy");
+    check(cuEventRecord(s.done, s.b), "record");
+    if (waits) check(cuStreamWaitEvent(s.a, s.done, 0), "wait");
+    check(cuMemsetD32Async(x.address, 7, N, s.a), "fill");
+    if (!waits) check(cuStreamWaitEvent(s.a, s.done, 0), "wait");
+    check(s.end(), "end");
+    void* executable;
+    check(cuGraphInstantiateWithFlags(&executable, s.graph, 0), "instantiate");
+    check(cuGraphLaunch(executable, s.a), "launch");
+    check(cuStreamSynchronize(s.a), "synchronise");
+    unsigned first;
+    memcpy(&first, reinterpret_cast<void*>(y.address), 4);
+    expect_equal(waits ? "what was there at the fork" : "what came after", first, waits ? 5 : 7);
+    cuGraphExecDestroy(executable);
+  }
+  cuGraphDestroy(s.graph);
+  s.graph = nullptr;
 }
 
 CASE(self_capture_refuses) {

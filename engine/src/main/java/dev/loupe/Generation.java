@@ -1,6 +1,7 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.AttentionStatistics;
 import dev.loupe.sampling.Sampling;
 import java.util.List;
 import java.util.Optional;
@@ -19,6 +20,7 @@ import java.util.Optional;
  *     sliding was allowed
  * @param maps attention probabilities of the tokens, if any were asked for
  * @param scores pre-softmax scores of the same layers and heads, if asked for
+ * @param statistics of the rows of the same layers and heads, if asked for
  * @param timing where the time went
  */
 public record Generation(
@@ -32,6 +34,7 @@ public record Generation(
     int cropped,
     Optional<AttentionMaps> maps,
     Optional<AttentionMaps> scores,
+    Optional<AttentionStatistics> statistics,
     Timing timing) {
 
   /** Why a run ended. */
@@ -62,6 +65,6 @@ public record Generation(
    */
   public AttentionMaps attention() {
     return maps.orElseThrow(
-        () -> new IllegalStateException("this run kept no attention: ask for a selection"));
+        () -> new IllegalStateException("this run kept no maps: ask for a selection of them"));
   }
 }

@@ -1,7 +1,6 @@
 package dev.loupe;
 
 import dev.loupe.Generation.Finish;
-import dev.loupe.attention.AttentionMaps;
 import dev.loupe.sampling.Distribution;
 import dev.loupe.text.CharSpan;
 import dev.loupe.text.Labels;
@@ -13,7 +12,6 @@ import java.util.Arrays;
 import java.util.BitSet;
 import java.util.HexFormat;
 import java.util.List;
-import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /** One continuation of the prompt under way: its tokens, its text, and what is known of each. */
@@ -25,8 +23,7 @@ final class Sample {
 
   final int number;
   final BitSet seen = new BitSet();
-  final @Nullable AttentionMaps maps;
-  final @Nullable AttentionMaps scores;
+  final KeptAttention attention;
   private final Tokenizer tokenizer;
   private final Request.Listener listener;
   private final StreamDecoder decoder;
@@ -39,13 +36,7 @@ final class Sample {
   private final List<Odds> odds = new ArrayList<>();
   private @Nullable Finish finish;
 
-  Sample(
-      Tokenizer tokenizer,
-      Request request,
-      int number,
-      int[] prompt,
-      @Nullable AttentionMaps maps,
-      @Nullable AttentionMaps scores) {
+  Sample(Tokenizer tokenizer, Request request, int number, int[] prompt, KeptAttention attention) {
     this.tokenizer = tokenizer;
     this.listener = request.listener;
     this.number = number;
@@ -55,8 +46,7 @@ final class Sample {
     this.logprobs = request.logprobs;
     this.ids = prompt.clone();
     this.length = prompt.length;
-    this.maps = maps;
-    this.scores = scores;
+    this.attention = attention;
     for (int id : prompt) {
       seen.set(id);
     }
@@ -152,6 +142,7 @@ final class Sample {
               known.rank(),
               top));
     }
+    KeptAttention kept = attention.first(length);
     return new Generation(
         model,
         request.sampling,
@@ -161,8 +152,9 @@ final class Sample {
         tokens,
         finish == null ? Finish.LENGTH : finish,
         cropped,
-        Optional.ofNullable(maps).map(m -> m.first(length)),
-        Optional.ofNullable(scores).map(m -> m.first(length)),
+        kept.maps(),
+        kept.scores(),
+        kept.statistics(),
         timing);
   }
 }

@@ -1,14 +1,14 @@
 package dev.loupe;
 
 import dev.loupe.Generation.Finish;
-import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionRecorder;
-import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.AttentionSink;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -21,11 +21,12 @@ import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.BitSet;
+import java.util.EnumMap;
 import java.util.List;
+import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.CancellationException;
-import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -50,6 +51,7 @@ final class Session implements AutoCloseable {
   private final Tensor logits; // [rows, V]
   private final float[] row; // one row of logits
   private final List<Sample> samples = new ArrayList<>();
+  private final Optional<AttentionPlan> attention;
   private final @Nullable AttentionRecorder recorder;
   private int dropped; // tokens of the run that have left the context
   private boolean reading;
@@ -65,7 +67,8 @@ final class Session implements AutoCloseable {
     int total = prompt.length + tokens;
     int context = Math.min(total, config.nPositions());
     dropped = Math.max(0, prompt.length - config.nPositions());
-    if (dropped > 0 && request.attention.isPresent()) {
+    attention = request.attention.map(selection -> selection.of(config));
+    if (dropped > 0 && attention.isPresent()) {
       throw new IllegalArgumentException(
           "attention of a prompt longer than the context: %d tokens, the model reads %d"
               .formatted(prompt.length, config.nPositions()));
@@ -80,14 +83,12 @@ final class Session implements AutoCloseable {
       activations = Activations.allocate(arena, config, size.rows());
       logits = arena.allocate(Math.max(size.logitRows(), request.samples), config.vocabSize());
       row = new float[config.vocabSize()];
-      AttentionSelection selection = request.attention.orElse(null);
       for (int s = 0; s < request.samples; s++) {
-        AttentionMaps maps = selection == null ? null : allocate(selection, total);
-        boolean scored = selection != null && selection.scores();
-        AttentionMaps scores = scored ? allocate(request.attention.get(), total) : null;
-        samples.add(new Sample(tokenizer, request, s, prompt, maps, scores));
+        KeptAttention kept =
+            attention.map(plan -> KeptAttention.allocate(plan, total)).orElse(KeptAttention.NONE);
+        samples.add(new Sample(tokenizer, request, s, prompt, kept));
       }
-      recorder = selection == null ? null : recorder(selection, context, total);
+      recorder = attention.map(plan -> recorder(plan, context, total)).orElse(null);
     } catch (Throwable e) {
       arena.close();
       throw e;
@@ -95,45 +96,32 @@ final class Session implements AutoCloseable {
   }
 
   private SessionSize size(int context) {
-    AttentionSelection selection = request.attention.orElse(null);
-    int heads = selection == null ? 0 : selection.headsOf(config).length;
+    int ahead = model.ops().rebuildsAhead();
     return new SessionSize(
         config,
         context,
         request.samples,
         request.logprobs < 0 ? 1 : Math.min(LOGIT_ROWS, context),
         tokens > 0,
-        selection == null ? 0 : selection.layersOf(config).length,
-        heads,
-        selection != null && selection.scores(),
-        heads == 0 ? 0 : AttentionRecorder.scratchCells(heads, context));
-  }
-
-  private AttentionMaps allocate(AttentionSelection selection, int total) {
-    return AttentionMaps.allocate(selection.layersOf(config), selection.headsOf(config), total);
+        attention,
+        attention.map(plan -> AttentionRecorder.scratchBytes(plan, context, ahead)).orElse(0L));
   }
 
   /** The prompt is read once, so its rows go to all samples. */
-  private AttentionRecorder recorder(AttentionSelection selection, int context, int total) {
-    return new AttentionRecorder(
-        arena,
-        config,
-        selection,
-        context,
-        total,
-        sink(sample -> sample.maps),
-        selection.scores() ? sink(sample -> sample.scores) : null);
-  }
-
-  private AttentionSink sink(Function<Sample, @Nullable AttentionMaps> of) {
-    return (s, layer, head, query, weights) -> {
-      for (Sample sample : reading ? samples : samples.subList(s, s + 1)) {
-        AttentionMaps maps = of.apply(sample);
-        if (maps != null) {
-          maps.put(layer, head, query, weights);
-        }
-      }
-    };
+  private AttentionRecorder recorder(AttentionPlan plan, int context, int total) {
+    Map<Kind, AttentionSink> sinks = new EnumMap<>(Kind.class);
+    for (Kind kind : plan.kept()) {
+      sinks.put(
+          kind,
+          (s, layer, head, query, row) -> {
+            for (Sample sample : reading ? samples : samples.subList(s, s + 1)) {
+              sample.attention.put(kind, layer, head, query, row);
+            }
+          });
+    }
+    int ahead = model.ops().rebuildsAhead();
+    long scratch = AttentionRecorder.scratchBytes(plan, context, ahead);
+    return new AttentionRecorder(arena, plan, context, total, ahead, scratch, sinks);
   }
 
   /** The ids that may be written: padding rows of the vocabulary stand for nothing. */
@@ -220,7 +208,7 @@ final class Session implements AutoCloseable {
     Batch batch = Batch.sequence(0, 0, samples.getFirst().ids(dropped, prompt.length));
     Activations a = activations.rows(batch.rows());
     reading = true;
-    model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
+    forward(batch, a);
     reading = false;
     if (request.logprobs >= 0) {
       notePrompt(a, batch.rows());
@@ -337,9 +325,7 @@ final class Session implements AutoCloseable {
         config.nPositions(),
         tokens + (recorder == null ? 0 : 1),
         request.logprobs >= 0,
-        recorder == null ? List.of() : Arrays.stream(recorder.layers()).boxed().toList(),
-        recorder == null ? List.of() : Arrays.stream(recorder.heads()).boxed().toList(),
-        request.attention.map(AttentionSelection::scores).orElse(false));
+        attention);
   }
 
   int dropped() {
@@ -348,6 +334,9 @@ final class Session implements AutoCloseable {
 
   void forward(Batch batch, Activations a) {
     model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
+    if (recorder != null) {
+      recorder.finish();
+    }
   }
 
   /** Appends a chosen token; {@code logits} are those it was chosen from, if they are at hand. */

@@ -4,11 +4,11 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.weights.DType;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -106,25 +106,40 @@ class CudaLoupeTest {
     Generation expected = tinyCpu.run(request).getFirst();
     Generation actual = tinyGpu.run(request).getFirst();
     assertArrayEquals(without, ids(actual), "maps on and off");
-    close(expected.attention(), actual.attention(), 1e-5);
-    close(expected.scores().orElseThrow(), actual.scores().orElseThrow(), 1e-4);
+    AttentionRows.close(expected.attention(), actual.attention(), 1e-5);
+    AttentionRows.close(expected.scores().orElseThrow(), actual.scores().orElseThrow(), 1e-4);
   }
 
-  private static void close(AttentionMaps expected, AttentionMaps actual, double tolerance) {
-    int[] layers = expected.layers();
-    assertArrayEquals(layers, actual.layers());
-    for (int layer : layers) {
-      for (int head : expected.heads()) {
-        for (int query = 0; query < expected.tokens(); query++) {
-          float[] e = expected.row(layer, head, query);
-          float[] a = actual.row(layer, head, query);
-          assertEquals(query + 1, a.length);
-          for (int key = 0; key <= query; key++) {
-            assertEquals(e[key], a[key], tolerance);
-          }
-        }
-      }
+  @Test
+  void statisticsAreThoseOfTheMaps() {
+    Request request = Request.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
+    AttentionSelection two = AttentionSelection.all().layers(0, 1);
+    Generation mapped = tinyCpu.run(request.attention(two)).getFirst();
+    Generation both = tinyGpu.run(request.attention(two.withStatistics(3))).getFirst();
+    AttentionRows.close(mapped.attention(), both.attention(), 1e-5);
+    AttentionRows.close(mapped.attention(), both.statistics().orElseThrow(), 1e-5);
+    for (Generation only : tinyGpu.run(request.samples(2).attention(two.statisticsOnly(16)))) {
+      assertTrue(only.maps().isEmpty() && only.scores().isEmpty());
+      Generation same = tinyCpu.run(Request.ids(ids(only)).tokens(0).attention(two)).getFirst();
+      AttentionRows.close(same.attention(), only.statistics().orElseThrow(), 1e-5);
     }
+  }
+
+  /** Halves keep 11 bits: half a unit of the last place, and what the GPU's sums differ by. */
+  @Test
+  void mapsOfHalvesAreRounded() {
+    Request request = Request.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
+    AttentionSelection halves = AttentionSelection.all().dtype(DType.F16).withScores();
+    Generation expected = tinyCpu.run(request.attention(AttentionSelection.all())).getFirst();
+    Generation actual = tinyGpu.run(request.attention(halves)).getFirst();
+    assertEquals(DType.F16, actual.attention().dtype());
+    AttentionRows.close(expected.attention(), actual.attention(), 0x1p-12 + 1e-5);
+    float odd = 0;
+    for (float weight : actual.attention().row(1, 0, 8)) {
+      assertEquals(weight, Float.float16ToFloat(Float.floatToFloat16(weight)));
+      odd = Math.max(odd, weight);
+    }
+    assertTrue(odd > 0);
   }
 
   @Test
@@ -148,10 +163,11 @@ class CudaLoupeTest {
             .tokens(6)
             .slide(true)
             .sampling(Sampling.seeded(5))
-            .attention(AttentionSelection.all().layers(1).heads(0));
+            .attention(AttentionSelection.all().layers(1).heads(0).withStatistics(2));
     Generation expected = tinyCpu.run(request).getFirst();
     Generation actual = tinyGpu.run(request).getFirst();
     assertArrayEquals(ids(expected), ids(actual));
-    close(expected.attention(), actual.attention(), 1e-5);
+    AttentionRows.close(expected.attention(), actual.attention(), 1e-5);
+    AttentionRows.close(actual.attention(), actual.statistics().orElseThrow(), 1e-5);
   }
 }

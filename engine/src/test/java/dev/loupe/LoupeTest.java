@@ -12,6 +12,7 @@ import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.weights.DType;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -149,6 +150,36 @@ class LoupeTest {
     for (int k = 0; k < s.length; k++) {
       assertEquals(Math.exp(s[k]) / sum, p[k], 1e-6);
     }
+  }
+
+  @Test
+  void statisticsAreThoseOfTheMaps() {
+    Request request = Request.text("To be, or not to be").tokens(20);
+    AttentionSelection selection = AttentionSelection.all().layers(1, 4);
+    Generation both = one(request.attention(selection.withStatistics(5)));
+    AttentionRows.close(both.attention(), both.statistics().orElseThrow(), 1e-6);
+    Generation only = one(request.attention(selection.statisticsOnly(16)));
+    assertTrue(only.maps().isEmpty());
+    assertThrows(IllegalStateException.class, only::attention);
+    AttentionRows.close(both.attention(), only.statistics().orElseThrow(), 1e-6);
+    assertThrows(IllegalArgumentException.class, () -> selection.withStatistics(17));
+    assertThrows(IllegalArgumentException.class, () -> selection.statisticsOnly(0));
+  }
+
+  @Test
+  void mapsOfHalvesAreTheRoundedOnes() {
+    Request request = Request.text("To be, or not to be").tokens(20);
+    AttentionMaps whole = one(request.attention(AttentionSelection.all())).attention();
+    AttentionMaps halves =
+        one(request.attention(AttentionSelection.all().dtype(DType.F16))).attention();
+    for (int query = 0; query < whole.tokens(); query++) {
+      float[] expected = whole.row(3, 1, query);
+      for (int key = 0; key <= query; key++) {
+        expected[key] = Float.float16ToFloat(Float.floatToFloat16(expected[key]));
+      }
+      assertArrayEquals(expected, halves.row(3, 1, query));
+    }
+    assertThrows(IllegalArgumentException.class, () -> AttentionSelection.all().dtype(DType.BF16));
   }
 
   @Test
@@ -374,8 +405,9 @@ class LoupeTest {
             .tokens(400)
             .sampling(Sampling.seeded(3))
             .slide(true)
-            .attention(AttentionSelection.all().layers(0, 5));
+            .attention(AttentionSelection.all().layers(0, 5).withStatistics(4));
     Generation run = one(request);
+    AttentionRows.close(run.attention(), run.statistics().orElseThrow(), 1e-6);
     int t = run.tokens().size();
     assertEquals(406, t);
     // full at 256, 128 are kept: 128 dropped; full again at 384: 256 dropped

@@ -1,9 +1,9 @@
 package dev.loupe.attention;
 
+import dev.loupe.weights.DType;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,8 +14,9 @@ import java.util.Arrays;
  * Attention of chosen layers and heads over T tokens, one row per query: how much query q read from
  * each key 0..q. The same container holds probabilities (rows sum to 1) or pre-softmax scores.
  *
- * <p>Rows arrive in any order and are stored causal-packed, q + 1 floats for query q, so all maps
- * take half the memory of square ones. Layers and heads keep their numbers in the model.
+ * <p>Rows arrive in any order and are stored causal-packed, q + 1 elements for query q, so all maps
+ * take half the memory of square ones, and a quarter as halves. Layers and heads keep their numbers
+ * in the model.
  */
 public final class AttentionMaps {
   private static final long MOST_IN_MEMORY = 256L << 20;
@@ -23,16 +24,23 @@ public final class AttentionMaps {
   private final int[] layers;
   private final int[] heads;
   private final int tokens;
-  private final long headStride; // floats from one head to the next
-  private final MemorySegment data; // [layers, heads, headStride] f32
+  private final DType dtype;
+  private final long headStride; // elements from one head to the next
+  private final MemorySegment data; // [layers, heads, headStride]
 
   private AttentionMaps(
-      int[] layers, int[] heads, int tokens, long headStride, MemorySegment data) {
+      int[] layers, int[] heads, int tokens, DType dtype, long headStride, MemorySegment data) {
     this.layers = layers.clone();
     this.heads = heads.clone();
     this.tokens = tokens;
+    this.dtype = dtype;
     this.headStride = headStride;
     this.data = data;
+  }
+
+  /** {@link #allocate(int[], int[], int, DType)} as F32. */
+  public static AttentionMaps allocate(int[] layers, int[] heads, int tokens) {
+    return allocate(layers, heads, tokens, DType.F32);
   }
 
   /**
@@ -40,13 +48,14 @@ public final class AttentionMaps {
    * numbers ascend. Large maps lie in a temporary file that the system may page out. The room goes
    * when the maps are garbage.
    *
+   * @param dtype F32 or F16, which rows are rounded to
    * @throws OutOfMemoryError if there is no room for them
    */
-  public static AttentionMaps allocate(int[] layers, int[] heads, int tokens) {
+  public static AttentionMaps allocate(int[] layers, int[] heads, int tokens, DType dtype) {
     long headStride = packedRow(tokens);
-    long bytes = 4L * layers.length * heads.length * headStride;
+    long bytes = (long) dtype.bytes() * layers.length * heads.length * headStride;
     MemorySegment data = bytes > MOST_IN_MEMORY ? mapped(bytes) : Arena.ofAuto().allocate(bytes);
-    return new AttentionMaps(layers, heads, tokens, headStride, data);
+    return new AttentionMaps(layers, heads, tokens, dtype, headStride, data);
   }
 
   private static MemorySegment mapped(long bytes) {
@@ -81,7 +90,7 @@ public final class AttentionMaps {
     if (n < 0 || n > tokens) {
       throw new IllegalArgumentException("the first %d of %d tokens".formatted(n, tokens));
     }
-    return new AttentionMaps(layers, heads, n, headStride, data);
+    return new AttentionMaps(layers, heads, n, dtype, headStride, data);
   }
 
   /** The layers that are here, by their number in the model, ascending. */
@@ -92,6 +101,11 @@ public final class AttentionMaps {
   /** The heads that are here of each layer, by their number in the model, ascending. */
   public int[] heads() {
     return heads.clone();
+  }
+
+  /** What the elements are stored as: F32 or F16. */
+  public DType dtype() {
+    return dtype;
   }
 
   /** Number of tokens, T: queries 0..T-1. */
@@ -107,15 +121,13 @@ public final class AttentionMaps {
    */
   public float[] row(int layer, int head, int query) {
     float[] row = new float[query + 1];
-    MemorySegment.copy(
-        data, ValueLayout.JAVA_FLOAT, offset(layer, head, query), row, 0, row.length);
+    dtype.decode(data, offset(layer, head, query), row, 0, row.length);
     return row;
   }
 
   /** Stores the row of {@code query}: its first {@code query + 1} floats of {@code weights}. */
   public void put(int layer, int head, int query, float[] weights) {
-    MemorySegment.copy(
-        weights, 0, data, ValueLayout.JAVA_FLOAT, offset(layer, head, query), query + 1);
+    dtype.encode(weights, 0, query + 1, data, offset(layer, head, query));
   }
 
   private long offset(int layer, int head, int query) {
@@ -127,10 +139,10 @@ public final class AttentionMaps {
               .formatted(
                   layer, head, query, Arrays.toString(layers), Arrays.toString(heads), tokens));
     }
-    return 4 * (((long) l * heads.length + h) * headStride + packedRow(query));
+    return dtype.bytes() * (((long) l * heads.length + h) * headStride + packedRow(query));
   }
 
-  /** Floats before row {@code query} of a packed lower triangle. */
+  /** Elements before row {@code query} of a packed lower triangle. */
   private static long packedRow(int query) {
     return (long) query * (query + 1) / 2;
   }

@@ -65,12 +65,14 @@ final class AttentionCommand implements Callable<Integer> {
     }
     output.check(attention);
     attention.check(true);
+    boolean table = !output.json && (top != null || !attention.writes());
+    boolean maps = table || output.json || !attention.files.isEmpty();
     Request request =
         input
             .request(terminal)
             .tokens(0)
             .logprobs(output.logprobs)
-            .attention(attention.selection());
+            .attention(attention.selection(maps));
     try (AttentionOutput files = attention) {
       files.open(1);
       List<Generation> runs;
@@ -82,9 +84,9 @@ final class AttentionCommand implements Callable<Integer> {
       Generation run = runs.getFirst();
       if (output.json) {
         StringWriter json = new StringWriter();
-        RunJson.write(run, attention.firstFile(0, 1), json);
+        RunJson.write(run, attention.firstFile(0), json);
         terminal.print(json.toString());
-      } else if (top != null || attention.files.isEmpty()) {
+      } else if (table) {
         int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
         terminal.print(AttentionTable.render(run, top == null ? DEFAULT_TOP : top, columns));
       }

@@ -5,8 +5,9 @@ import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.export.AttentionFormat;
 import dev.loupe.export.ColourScale;
-import dev.loupe.export.ExportOptions;
+import dev.loupe.export.StatisticsFormat;
 import dev.loupe.weights.AtomicFile;
+import dev.loupe.weights.DType;
 import java.io.IOException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Path;
@@ -22,11 +23,30 @@ import picocli.CommandLine.Option;
 
 /** Which attention to keep, and the files that it goes to. */
 final class AttentionOutput implements AutoCloseable {
+  /** How many of the keys that a row read most go into statistics. */
+  private static final int TOP = 8;
+
+  /** A file to write, of one sample. */
+  private record Output(int sample, Path named, Exporter exporter, AtomicFile file) {}
+
+  @FunctionalInterface
+  private interface Exporter {
+    void write(Generation run, Path file) throws IOException;
+  }
+
   @Option(
       names = "--attention",
       paramLabel = "FILE",
       description = "Write the maps: npz, json, csv, png or html, by the ending; may be repeated.")
   List<Path> files = new ArrayList<>();
+
+  @Option(
+      names = "--stats",
+      paramLabel = "FILE",
+      description =
+          "Write statistics of each row (entropy, mean distance, the keys read most): npz, json"
+              + " or csv; may be repeated. Without --attention no map is made.")
+  List<Path> stats = new ArrayList<>();
 
   @Option(
       names = "--layers",
@@ -45,15 +65,19 @@ final class AttentionOutput implements AutoCloseable {
       description = "The scores before the softmax too, in all but pictures.")
   boolean scores;
 
-  @Option(names = "--f16-maps", description = "Half precision in NPZ files.")
-  boolean f16;
+  @Option(
+      names = "--attention-dtype",
+      paramLabel = "T",
+      description =
+          "Maps as f32, or f16: half the memory, and three digits (default: f32). Scores are f32.")
+  DType dtype = DType.F32;
 
   @Option(
       names = "--linear-colour",
       description = "Colour by weight, not its square root, in PNG and HTML files.")
   boolean linear;
 
-  private final List<AtomicFile> open = new ArrayList<>();
+  private final List<Output> open = new ArrayList<>();
 
   /**
    * Refuses wishes that nothing would show.
@@ -65,17 +89,18 @@ final class AttentionOutput implements AutoCloseable {
   void check(boolean printed) {
     Set<AttentionFormat> formats = EnumSet.noneOf(AttentionFormat.class);
     files.forEach(file -> formats.add(AttentionFormat.of(file)));
-    if (layers != null && !printed) {
+    stats.forEach(StatisticsFormat::of);
+    if (layers != null && !printed && stats.isEmpty()) {
       need(formats, "--layers", EnumSet.allOf(AttentionFormat.class));
     }
-    if (heads != null && !printed) {
+    if (heads != null && !printed && stats.isEmpty()) {
       need(formats, "--heads", EnumSet.allOf(AttentionFormat.class));
     }
     if (scores) {
       need(formats, "--scores", EnumSet.complementOf(EnumSet.of(AttentionFormat.PNG)));
     }
-    if (f16) {
-      need(formats, "--f16-maps", EnumSet.of(AttentionFormat.NPZ));
+    if (dtype != DType.F32) {
+      need(formats, "--attention-dtype", EnumSet.allOf(AttentionFormat.class));
     }
     if (linear) {
       need(formats, "--linear-colour", EnumSet.of(AttentionFormat.PNG, AttentionFormat.HTML));
@@ -92,9 +117,15 @@ final class AttentionOutput implements AutoCloseable {
     }
   }
 
+  /** Whether any file is to be written. */
+  boolean writes() {
+    return !files.isEmpty() || !stats.isEmpty();
+  }
+
   /** Whether a .json file is among them. */
   boolean writesJson() {
-    return files.stream().anyMatch(file -> AttentionFormat.of(file) == AttentionFormat.JSON);
+    return files.stream().anyMatch(file -> AttentionFormat.of(file) == AttentionFormat.JSON)
+        || stats.stream().anyMatch(file -> StatisticsFormat.of(file) == StatisticsFormat.JSON);
   }
 
   /**
@@ -104,16 +135,21 @@ final class AttentionOutput implements AutoCloseable {
    * @throws IOException if one can't be written; the message says which and why
    */
   void open(int samples) throws IOException {
+    ColourScale colour = linear ? ColourScale.LINEAR : ColourScale.SQUARE_ROOT;
     for (int sample = 0; sample < samples; sample++) {
-      for (Path file : namesFor(sample, samples)) {
-        open.add(AtomicFile.create(file));
+      for (Path file : files) {
+        AttentionFormat format = AttentionFormat.of(file);
+        open(sample, samples, file, (run, to) -> format.write(run, colour, to));
+      }
+      for (Path file : stats) {
+        open(sample, samples, file, StatisticsFormat.of(file)::write);
       }
     }
   }
 
-  /** The files of one sample, in the order of {@link #files}. */
-  private List<Path> namesFor(int sample, int samples) {
-    return samples == 1 ? files : files.stream().map(file -> numbered(file, sample + 1)).toList();
+  private void open(int sample, int samples, Path file, Exporter exporter) throws IOException {
+    Path named = samples == 1 ? file : numbered(file, sample + 1);
+    open.add(new Output(sample, named, exporter, AtomicFile.create(named)));
   }
 
   private static Path numbered(Path file, int number) {
@@ -122,19 +158,35 @@ final class AttentionOutput implements AutoCloseable {
     return file.resolveSibling(name.substring(0, dot) + "-" + number + name.substring(dot));
   }
 
-  /** For the JSON object of a sample, which names one. */
-  Optional<String> firstFile(int sample, int samples) {
-    return namesFor(sample, samples).stream().findFirst().map(Path::toString);
+  private List<String> namesOf(int sample) {
+    return open.stream()
+        .filter(output -> output.sample() == sample)
+        .map(output -> output.named().toString())
+        .toList();
   }
 
-  AttentionSelection selection() {
-    AttentionSelection selection = AttentionSelection.all();
+  /** For the JSON object of a sample, which names the first of its maps. */
+  Optional<String> firstFile(int sample) {
+    return files.isEmpty() ? Optional.empty() : namesOf(sample).stream().findFirst();
+  }
+
+  /**
+   * What the options ask for.
+   *
+   * @param maps whether maps are wanted, or else statistics alone
+   */
+  AttentionSelection selection(boolean maps) {
+    AttentionSelection selection = AttentionSelection.all().dtype(dtype);
     if (layers != null) {
       selection = selection.layers(numbers("--layers", layers));
     }
     if (heads != null) {
       selection = selection.heads(numbers("--heads", heads));
     }
+    if (!maps) {
+      return selection.statisticsOnly(TOP);
+    }
+    selection = stats.isEmpty() ? selection : selection.withStatistics(TOP);
     return scores ? selection.withScores() : selection;
   }
 
@@ -170,11 +222,9 @@ final class AttentionOutput implements AutoCloseable {
   void write(List<Generation> runs) throws IOException {
     IOException broken = null;
     IllegalArgumentException unfit = null;
-    for (int i = 0; i < open.size(); i++) {
-      int sample = i / files.size();
-      Path file = namesFor(sample, runs.size()).get(i % files.size());
+    for (Output output : open) {
       try {
-        write(runs.get(sample), file, open.get(i));
+        write(runs.get(output.sample()), output);
       } catch (IOException e) {
         broken = broken == null ? e : broken;
       } catch (IllegalArgumentException e) {
@@ -189,30 +239,35 @@ final class AttentionOutput implements AutoCloseable {
     }
   }
 
-  private void write(Generation run, Path file, AtomicFile to) throws IOException {
-    ColourScale colour = linear ? ColourScale.LINEAR : ColourScale.SQUARE_ROOT;
+  private static void write(Generation run, Output output) throws IOException {
     try {
-      AttentionFormat.of(file).write(run, new ExportOptions(f16, colour), to.path());
+      output.exporter().write(run, output.file().path());
     } catch (IOException e) {
       String reason = e instanceof FileSystemException known ? known.getReason() : e.getMessage();
-      throw new IOException("%s can't be written: %s".formatted(file, reason), e);
+      throw new IOException("%s can't be written: %s".formatted(output.named(), reason), e);
     }
-    to.commit();
+    output.file().commit();
   }
 
   /** Says which files now hold what. */
   void announce(Terminal terminal, List<Generation> runs) {
-    for (int sample = 0; sample < runs.size() && !files.isEmpty(); sample++) {
-      AttentionMaps maps = runs.get(sample).attention();
+    for (int sample = 0; sample < runs.size() && writes(); sample++) {
+      Generation run = runs.get(sample);
+      int[] ofLayers =
+          run.maps()
+              .map(AttentionMaps::layers)
+              .orElseGet(() -> run.statistics().orElseThrow().layers());
+      int[] ofHeads =
+          run.maps()
+              .map(AttentionMaps::heads)
+              .orElseGet(() -> run.statistics().orElseThrow().heads());
       terminal.say(
           "[attention of %s, layers %s, heads %s: %s]"
               .formatted(
-                  RunPrinter.tokens(maps.tokens()),
-                  ranges(maps.layers()),
-                  ranges(maps.heads()),
-                  namesFor(sample, runs.size()).stream()
-                      .map(Path::toString)
-                      .collect(Collectors.joining(", "))));
+                  RunPrinter.tokens(run.tokens().size()),
+                  ranges(ofLayers),
+                  ranges(ofHeads),
+                  String.join(", ", namesOf(sample))));
     }
   }
 
@@ -234,8 +289,8 @@ final class AttentionOutput implements AutoCloseable {
 
   @Override
   public void close() throws IOException {
-    for (AtomicFile file : open) {
-      file.close();
+    for (Output output : open) {
+      output.file().close();
     }
   }
 }

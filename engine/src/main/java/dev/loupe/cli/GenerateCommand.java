@@ -96,11 +96,11 @@ final class GenerateCommand implements Callable<Integer> {
     if (tokens != null) {
       request.tokens(tokens);
     }
-    if (output.json || !attention.files.isEmpty()) {
+    if (output.json || attention.writes()) {
       request.logprobs(output.logprobs);
     }
-    if (!attention.files.isEmpty()) {
-      request.attention(attention.selection());
+    if (attention.writes()) {
+      request.attention(attention.selection(!attention.files.isEmpty()));
     }
     try (AttentionOutput files = attention) {
       files.open(samples);
@@ -109,7 +109,7 @@ final class GenerateCommand implements Callable<Integer> {
       boolean interrupted;
       try (Loupe loupe = model.open(terminal, output.quiet, output.json);
           Interrupt interrupt = new Interrupt(terminal)) {
-        boolean fileFollows = !attention.files.isEmpty();
+        boolean fileFollows = attention.writes();
         runs =
             new RunPrinter(terminal, output, samples, fileFollows, interrupt).run(loupe, request);
         interrupted = interrupt.asked();
@@ -132,7 +132,7 @@ final class GenerateCommand implements Callable<Integer> {
     if (output.json) {
       for (Generation run : runs) {
         StringWriter json = new StringWriter();
-        RunJson.write(run, attention.firstFile(run.sample(), samples), json);
+        RunJson.write(run, attention.firstFile(run.sample()), json);
         terminal.print(json.toString());
       }
     }

@@ -9,6 +9,7 @@ import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.DType;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
@@ -141,6 +142,8 @@ public final class Main {
     commandLine.registerConverter(
         Gemm.class,
         value(text -> Gemm.valueOf(text.toUpperCase(Locale.ROOT)), "auto, own or cublas"));
+    commandLine.registerConverter(
+        DType.class, value(text -> DType.valueOf(text.toUpperCase(Locale.ROOT)), "f32 or f16"));
     commandLine.registerConverter(
         GenerateCommand.Overflow.class,
         value(

@@ -19,7 +19,7 @@ final class SamplingOptions {
   @Option(
       names = "--top-k",
       paramLabel = "K",
-      description = "Only the K most likely tokens; 0 is all (default: 40).")
+      description = "Only the K likeliest tokens; 0 is all (default: 40).")
   int topK = 40;
 
   @Option(

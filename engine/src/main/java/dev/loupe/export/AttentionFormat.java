@@ -3,9 +3,6 @@ package dev.loupe.export;
 import dev.loupe.Generation;
 import java.io.IOException;
 import java.nio.file.Path;
-import java.util.Arrays;
-import java.util.Locale;
-import java.util.stream.Collectors;
 
 /**
  * The kinds of file that attention maps can be written to, each known by the ending of its name.
@@ -19,13 +16,13 @@ public enum AttentionFormat {
   /** One line per query and key. */
   CSV(CsvExport::write),
   /** A picture of all maps side by side. */
-  PNG((run, options, file) -> HeatMapPicture.write(run, options, file)), // loaded when it draws
+  PNG((run, colour, file) -> HeatMapPicture.write(run, colour, file)), // loaded when it draws
   /** A page to explore the maps in a browser, in one file that needs no network. */
   HTML(HeatMapPage::write);
 
   @FunctionalInterface
   private interface Exporter {
-    void write(MappedRun run, ExportOptions options, Path file) throws IOException;
+    void write(MappedRun run, ColourScale colour, Path file) throws IOException;
   }
 
   private final Exporter exporter;
@@ -36,7 +33,7 @@ public enum AttentionFormat {
 
   /** How the names of such files end, with the dot. */
   public String ending() {
-    return "." + name().toLowerCase(Locale.ROOT);
+    return Endings.of(this);
   }
 
   /**
@@ -46,29 +43,18 @@ public enum AttentionFormat {
    *     Java can't write it
    */
   public static AttentionFormat of(Path file) {
-    String name = String.valueOf(file.getFileName()).toLowerCase(Locale.ROOT);
-    for (AttentionFormat format : values()) {
-      if (name.endsWith(format.ending())) {
-        if (format == PNG && ModuleLayer.boot().findModule("java.desktop").isEmpty()) {
-          throw new IllegalArgumentException(
-              "%s: this Java runtime was made without what draws pictures (java.desktop)"
-                  .formatted(file));
-        }
-        return format;
-      }
+    AttentionFormat format = Endings.named(file, values(), "attention maps");
+    if (format == PNG && ModuleLayer.boot().findModule("java.desktop").isEmpty()) {
+      throw new IllegalArgumentException(
+          "%s: this Java runtime was made without what draws pictures (java.desktop)"
+              .formatted(file));
     }
-    throw new IllegalArgumentException(
-        "attention maps cannot be written to %s: its name must end in one of %s"
-            .formatted(
-                file,
-                Arrays.stream(values())
-                    .map(AttentionFormat::ending)
-                    .collect(Collectors.joining(" "))));
+    return format;
   }
 
-  /** {@link #write(Generation, ExportOptions, Path)} with the defaults. */
+  /** {@link #write(Generation, ColourScale, Path)} in the usual colour. */
   public void write(Generation run, Path file) throws IOException {
-    write(run, ExportOptions.DEFAULTS, file);
+    write(run, ColourScale.SQUARE_ROOT, file);
   }
 
   /**
@@ -77,10 +63,11 @@ public enum AttentionFormat {
    * nothing of their size is held. The same run gives the same bytes (a picture: with the same
    * fonts).
    *
+   * @param colour png and html: which colour a weight has; the page can switch
    * @throws IllegalArgumentException if these maps do not fit this format; nothing is written then
    * @throws IllegalStateException if the run kept no maps
    */
-  public void write(Generation run, ExportOptions options, Path file) throws IOException {
-    exporter.write(MappedRun.of(run), options, file);
+  public void write(Generation run, ColourScale colour, Path file) throws IOException {
+    exporter.write(MappedRun.of(run), colour, file);
   }
 }

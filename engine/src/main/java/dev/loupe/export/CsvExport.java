@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
 final class CsvExport {
   private CsvExport() {}
 
-  static void write(MappedRun run, ExportOptions options, Path file) throws IOException {
+  static void write(MappedRun run, ColourScale colour, Path file) throws IOException {
     AttentionMaps maps = run.maps();
     AttentionMaps scores = run.scores();
     String[] labels =
@@ -61,7 +61,7 @@ final class CsvExport {
     }
   }
 
-  private static String quoted(String label) {
+  static String quoted(String label) {
     return '"' + label.replace("\"", "\"\"") + '"';
   }
 }

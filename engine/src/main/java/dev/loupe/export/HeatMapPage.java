@@ -36,7 +36,7 @@ final class HeatMapPage {
 
   private HeatMapPage() {}
 
-  static void write(MappedRun run, ExportOptions options, Path file) throws IOException {
+  static void write(MappedRun run, ColourScale colour, Path file) throws IOException {
     requireSize(run);
     String script = resource("page.js");
     String style = resource("page.css");
@@ -47,7 +47,7 @@ final class HeatMapPage {
     String[] page = resource("page.html").split("\\{\\{data}}", -1);
     try (OutputStream out = new BufferedOutputStream(Files.newOutputStream(file), 1 << 16)) {
       print(out, page[0].replace("{{policy}}", policy).replace("{{style}}", style));
-      print(out, "<script type=\"application/json\" id=\"run\">" + describe(run, options.colour()));
+      print(out, "<script type=\"application/json\" id=\"run\">" + describe(run, colour));
       print(out, "</script>\n");
       blocks("weights", run.maps(), out);
       AttentionMaps scores = run.scores();

@@ -55,8 +55,8 @@ final class HeatMapPicture {
     this.pixels = ((DataBufferInt) image.getRaster().getDataBuffer()).getData();
   }
 
-  static void write(MappedRun run, ExportOptions options, Path file) throws IOException {
-    BufferedImage image = draw(run, options.colour(), PictureText.sansSerif());
+  static void write(MappedRun run, ColourScale colour, Path file) throws IOException {
+    BufferedImage image = draw(run, colour, PictureText.sansSerif());
     ImageWriter writer = ImageIO.getImageWritersByFormatName("png").next();
     try (OutputStream bytes = Files.newOutputStream(file); // a device or a pipe stays one
         ImageOutputStream out = new MemoryCacheImageOutputStream(bytes)) {

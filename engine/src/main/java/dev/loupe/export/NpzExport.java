@@ -2,6 +2,7 @@ package dev.loupe.export;
 
 import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.weights.DType;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -13,43 +14,50 @@ import java.util.List;
 final class NpzExport {
   private NpzExport() {}
 
-  static void write(MappedRun run, ExportOptions options, Path file) throws IOException {
+  static void write(MappedRun run, ColourScale colour, Path file) throws IOException {
     AttentionMaps maps = run.maps();
-    List<Token> tokens = run.tokens();
-    long[] perToken = {tokens.size()};
     try (NpzWriter npz = new NpzWriter(file)) {
-      squares(npz, "attention", options.f16Maps() ? NpzWriter.Type.F2 : NpzWriter.Type.F4, maps, 0);
+      squares(
+          npz,
+          "attention",
+          maps.dtype() == DType.F16 ? NpzWriter.Type.F2 : NpzWriter.Type.F4,
+          maps,
+          0);
       AttentionMaps scores = run.scores();
       if (scores != null) {
-        // f4 always: at the size that scores have, halves would be off by percents after a softmax
         squares(npz, "scores", NpzWriter.Type.F4, scores, Float.NEGATIVE_INFINITY);
       }
       numbers(npz, "layers", maps.layers());
       numbers(npz, "heads", maps.heads());
-      npz.array(
-          "token_ids",
-          NpzWriter.Type.I8,
-          perToken,
-          out -> {
-            for (Token token : tokens) {
-              out.putLong(token.id());
-            }
-          });
-      npz.strings("tokens", tokens.stream().map(Token::label).toArray(String[]::new));
-      npz.array(
-          "prompt_len", NpzWriter.Type.I8, new long[0], out -> out.putLong(run.promptLength()));
-      npz.array(
-          "logprobs",
-          NpzWriter.Type.F4,
-          perToken,
-          out -> {
-            float[] logprobs = new float[tokens.size()];
-            for (int i = 0; i < logprobs.length; i++) {
-              logprobs[i] = (float) tokens.get(i).logprob();
-            }
-            out.putFloats(logprobs);
-          });
+      tokens(npz, run.tokens(), run.promptLength());
     }
+  }
+
+  /** token_ids, tokens, prompt_len and logprobs. */
+  static void tokens(NpzWriter npz, List<Token> tokens, int promptLength) throws IOException {
+    long[] perToken = {tokens.size()};
+    npz.array(
+        "token_ids",
+        NpzWriter.Type.I8,
+        perToken,
+        out -> {
+          for (Token token : tokens) {
+            out.putLong(token.id());
+          }
+        });
+    npz.strings("tokens", tokens.stream().map(Token::label).toArray(String[]::new));
+    npz.array("prompt_len", NpzWriter.Type.I8, new long[0], out -> out.putLong(promptLength));
+    npz.array(
+        "logprobs",
+        NpzWriter.Type.F4,
+        perToken,
+        out -> {
+          float[] logprobs = new float[tokens.size()];
+          for (int i = 0; i < logprobs.length; i++) {
+            logprobs[i] = (float) tokens.get(i).logprob();
+          }
+          out.putFloats(logprobs);
+        });
   }
 
   /** [L, H, T, T] from packed rows, with {@code above} above the diagonal. */
@@ -80,7 +88,7 @@ final class NpzExport {
         });
   }
 
-  private static void numbers(NpzWriter npz, String name, int[] values) throws IOException {
+  static void numbers(NpzWriter npz, String name, int[] values) throws IOException {
     npz.array(
         name,
         NpzWriter.Type.I4,

@@ -5,6 +5,7 @@ import dev.loupe.Generation;
 import dev.loupe.ModelInfo;
 import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.AttentionStatistics;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;
@@ -38,20 +39,30 @@ public final class RunJson {
    */
   public static void write(Generation run, Optional<String> mapsFile, Writer out)
       throws IOException {
-    new RunJson(run, out).object(mapsFile.orElse(null), null);
+    new RunJson(run, out).object(mapsFile.orElse(null), null, false);
     out.write('\n');
     out.flush();
   }
 
   /** The same object with the weights in {@code attention}: [layer][head][query][0..query]. */
-  static void writeWithMaps(MappedRun run, ExportOptions options, Path file) throws IOException {
+  static void writeWithMaps(MappedRun run, ColourScale colour, Path file) throws IOException {
     try (Writer out = Files.newBufferedWriter(file, StandardCharsets.UTF_8)) {
-      new RunJson(run.run(), out).object(null, run);
+      new RunJson(run.run(), out).object(null, run, false);
       out.write('\n');
     }
   }
 
-  private void object(@Nullable String mapsFile, @Nullable MappedRun weights) throws IOException {
+  /** The same object with the numbers in {@code stats}. */
+  static void writeWithStatistics(Generation run, Path file) throws IOException {
+    try (Writer out = Files.newBufferedWriter(file, StandardCharsets.UTF_8)) {
+      new RunJson(run, out).object(null, null, true);
+      out.write('\n');
+    }
+  }
+
+  private void object(
+      @Nullable String mapsFile, @Nullable MappedRun weights, boolean withStatistics)
+      throws IOException {
     json.beginObject();
     json.name("schema").value("loupe/1");
     json.name("text").value(run.text());
@@ -60,6 +71,9 @@ public final class RunJson {
     generation();
     tokens();
     attention(mapsFile, weights);
+    if (withStatistics) {
+      statistics(run.statistics().orElseThrow());
+    }
     timing();
     json.endObject();
     json.flush();
@@ -167,17 +181,54 @@ public final class RunJson {
         for (int query = 0; query < maps.tokens(); query++) {
           json.beginArray();
           for (float weight : maps.row(layer, head, query)) {
-            if (Float.isFinite(weight)) {
-              json.value(weight); // the shortest decimal that reads back as this float
-            } else {
-              json.nullValue();
-            }
+            number(weight);
           }
           json.endArray();
         }
         json.endArray();
       }
       json.endArray();
+    }
+    json.endArray();
+  }
+
+  /** One object for each layer and head, with a number, or a list, for each query. */
+  private void statistics(AttentionStatistics all) throws IOException {
+    json.name("stats").beginArray();
+    for (int layer : all.layers()) {
+      for (int head : all.heads()) {
+        json.beginObject();
+        json.name("layer").value(layer);
+        json.name("head").value(head);
+        json.name("entropy").beginArray();
+        for (int query = 0; query < all.tokens(); query++) {
+          number(all.entropy(layer, head, query));
+        }
+        json.endArray();
+        json.name("mean_distance").beginArray();
+        for (int query = 0; query < all.tokens(); query++) {
+          number(all.meanDistance(layer, head, query));
+        }
+        json.endArray();
+        json.name("top").beginArray();
+        for (int query = 0; query < all.tokens(); query++) {
+          top(all.topKeys(layer, head, query), all.topWeights(layer, head, query));
+        }
+        json.endArray();
+        json.endObject();
+      }
+    }
+    json.endArray();
+  }
+
+  private void top(int[] keys, float[] weights) throws IOException {
+    json.beginArray();
+    for (int i = 0; i < keys.length; i++) {
+      json.beginObject();
+      json.name("key").value(keys[i]);
+      json.name("weight");
+      number(weights[i]);
+      json.endObject();
     }
     json.endArray();
   }
@@ -202,6 +253,14 @@ public final class RunJson {
       json.value(value);
     }
     json.endArray();
+  }
+
+  private void number(float value) throws IOException {
+    if (Float.isFinite(value)) {
+      json.value(value); // the shortest decimal that reads back as this float
+    } else {
+      json.nullValue();
+    }
   }
 
   private void number(double value) throws IOException {

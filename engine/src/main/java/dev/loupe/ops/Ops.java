@@ -71,8 +71,9 @@ public interface Ops extends AutoCloseable {
    * @param heads which heads
    * @param firstRow first row of the batch
    * @param rows how many rows of the batch
-   * @param out [heads.length rows, at least as many columns as keys]: row i rows + r is head
-   *     heads[i], batch row firstRow + r; columns beyond the keys that a row reads are undefined
+   * @param out F32 or F16 [heads.length rows, at least as many columns as keys]: row i rows + r is
+   *     head heads[i], batch row firstRow + r; columns beyond the keys that a row reads are
+   *     undefined
    */
   void probabilities(
       AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out);
@@ -80,13 +81,33 @@ public interface Ops extends AutoCloseable {
   /** Like {@link #probabilities}, but the scores before the softmax: scale q . k[j]. */
   void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out);
 
+  /**
+   * How rows of the attention matrix are spread. Written to {@code out}, of each row: its entropy
+   * -sum p log p in nats; its mean distance sum p (position - key) in tokens; the {@code top} keys
+   * with the largest p, the largest first and the lower key first among equals, as numbers, -1
+   * where a row has fewer; and their p, 0 where there are fewer.
+   *
+   * @param top 1 to 16
+   * @param out F32 [heads.length rows, 2 + 2 top]
+   */
+  void statistics(
+      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out);
+
+  /**
+   * How many calls of these three may be made before their results are {@link #read}, so that they
+   * come to the host while the backend goes on; each into memory of its own.
+   */
+  default int rebuildsAhead() {
+    return 1;
+  }
+
   /** out[r, v] = x[r] . table[v]; x [R, C], table [V, C] (wte or lm_head), out [R, V]. */
   void logits(Tensor x, Tensor table, Tensor out);
 
   /** Copies the elements of {@code from} to {@code to}, which has the same shape. */
   void copy(Tensor from, Tensor to);
 
-  /** Brings one f32 row to the host: into[0 .. count - 1] = the first {@code count} columns. */
+  /** Brings one row to the host: into[0 .. count - 1] = the first {@code count} columns. */
   void read(Tensor from, int row, float[] into, int count);
 
   /**

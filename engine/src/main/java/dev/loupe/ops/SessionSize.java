@@ -1,6 +1,7 @@
 package dev.loupe.ops;
 
 import dev.loupe.weights.Gpt2Config;
+import java.util.Optional;
 
 /**
  * How large a session will be, for a backend to say beforehand whether it has room.
@@ -11,10 +12,8 @@ import dev.loupe.weights.Gpt2Config;
  * @param samples sequences
  * @param logitRows most rows of logits made at a time
  * @param writes whether tokens will be written
- * @param mapLayers layers whose attention is kept; 0 without maps
- * @param mapHeads heads of each of them
- * @param scores whether their scores are kept too
- * @param mapScratch f32 cells that maps of a prompt are rebuilt in
+ * @param attention which attention is kept, if any
+ * @param attentionScratch bytes that the attention of a prompt is rebuilt in
  */
 public record SessionSize(
     Gpt2Config config,
@@ -22,10 +21,8 @@ public record SessionSize(
     int samples,
     int logitRows,
     boolean writes,
-    int mapLayers,
-    int mapHeads,
-    boolean scores,
-    long mapScratch) {
+    Optional<AttentionPlan> attention,
+    long attentionScratch) {
 
   /** Most rows of a pass. */
   public int rows() {

@@ -2,7 +2,7 @@ package dev.loupe.ops;
 
 import dev.loupe.sampling.Sampling;
 import java.util.BitSet;
-import java.util.List;
+import java.util.Optional;
 
 /**
  * What decoding steps are to do.
@@ -17,9 +17,7 @@ import java.util.List;
  * @param positions positions that the model has
  * @param limit most results that will be taken
  * @param wantsLogits whether {@link Steps#logits} will be asked for
- * @param layers layers whose attention will be asked for, ascending
- * @param heads heads likewise
- * @param scores whether their scores will be asked for too
+ * @param attention which attention will be asked for, if any
  */
 public record StepPlan(
     Pass pass,
@@ -32,14 +30,7 @@ public record StepPlan(
     int positions,
     int limit,
     boolean wantsLogits,
-    List<Integer> layers,
-    List<Integer> heads,
-    boolean scores) {
-  public StepPlan {
-    layers = List.copyOf(layers);
-    heads = List.copyOf(heads);
-  }
-
+    Optional<AttentionPlan> attention) {
   /** One pass of the model. */
   @FunctionalInterface
   public interface Pass {

@@ -25,10 +25,10 @@ public interface Steps extends AutoCloseable {
    *
    * @param layer index among the plan's layers
    * @param head index among the plan's heads
-   * @param scores whether scale q . k instead of probabilities
-   * @param keys how many keys the row has, to the start of {@code into}
+   * @param count how many elements the row has, to the start of {@code into}
    */
-  void attention(int sequence, int layer, int head, boolean scores, float[] into, int keys);
+  void attention(
+      AttentionPlan.Kind kind, int sequence, int layer, int head, float[] into, int count);
 
   /**
    * Goes on after the cache was filled anew.

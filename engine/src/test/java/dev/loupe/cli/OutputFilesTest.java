@@ -44,6 +44,36 @@ class OutputFilesTest {
   }
 
   @Test
+  void statisticsComeWithoutMaps() throws IOException {
+    Path npz = folder.resolve("s.npz");
+    Path csv = folder.resolve("s.csv");
+    Path json = folder.resolve("s.json");
+    Ran ran =
+        Ran.loupe(
+                "attention",
+                "To be",
+                "--stats",
+                npz,
+                "--stats",
+                csv,
+                "--stats",
+                json,
+                "--layers",
+                2)
+            .well();
+    assertEquals("", ran.out());
+    assertTrue(ran.err().contains("layers 2, heads 0-2: " + npz + ", " + csv), ran.err());
+    assertEquals(List.of("s.csv", "s.json", "s.npz"), Ran.names(folder));
+    assertTrue(arrays(npz).containsAll(Set.of("entropy.npy", "top_keys.npy", "tokens.npy")));
+    assertFalse(arrays(npz).contains("attention.npy"));
+    assertTrue(json(json).get("attention").isJsonNull());
+    Ran.loupe("generate", "To be", "-n", 2, "--stats", csv, "--attention", npz).well();
+    assertTrue(arrays(npz).contains("attention.npy"));
+    int tokens = json(json).getAsJsonArray("tokens").size();
+    assertEquals(1 + 18 * (tokens + 2), Files.readAllLines(csv).size());
+  }
+
+  @Test
   void writesEveryFormatInOneRun() throws IOException {
     Path npz = folder.resolve("a.npz");
     Path html = folder.resolve("a.html");

@@ -74,6 +74,7 @@ class AttentionFormatTest {
             0,
             Optional.empty(),
             Optional.empty(),
+            Optional.empty(),
             run.timing());
     Path file = folder.resolve("none" + format.ending());
     assertThrows(IllegalStateException.class, () -> format.write(none, file));

@@ -36,14 +36,14 @@ class HeatMapPageTest {
 
   @TempDir Path folder;
 
-  private String page(Generation run, ExportOptions options) throws IOException {
+  private String page(Generation run, ColourScale colour) throws IOException {
     Path file = folder.resolve("run.html");
-    AttentionFormat.HTML.write(run, options, file);
+    AttentionFormat.HTML.write(run, colour, file);
     return Files.readString(file);
   }
 
   private String page(Generation run) throws IOException {
-    return page(run, ExportOptions.DEFAULTS);
+    return page(run, ColourScale.SQUARE_ROOT);
   }
 
   /** What lies between a tag with this text in it and the next end tag, as a browser cuts it. */
@@ -155,9 +155,9 @@ class HeatMapPageTest {
     maps.put(4, 1, 2, new float[] {0.3f, 0.4f, 0.3f});
     maps.put(4, 3, 2, new float[] {0.4f, 0.3f, 0.3f});
     Generation run = Runs.run(Runs.tokens(3, "a", "b", "c"), 3, maps, Optional.empty());
-    ExportOptions linear = new ExportOptions(false, ColourScale.LINEAR);
     JsonObject json =
-        JsonParser.parseString(block(page(run, linear), "id=\"run\"")).getAsJsonObject();
+        JsonParser.parseString(block(page(run, ColourScale.LINEAR), "id=\"run\""))
+            .getAsJsonObject();
     assertEquals("[1,0]", json.get("start").toString());
     assertEquals("linear", json.get("scale").getAsString());
   }

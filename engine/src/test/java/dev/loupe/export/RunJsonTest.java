@@ -106,6 +106,7 @@ class RunJsonTest {
             0,
             Optional.empty(),
             Optional.empty(),
+            Optional.empty(),
             run.timing());
     JsonObject none = printed(bare, Optional.empty());
     assertTrue(none.get("attention").isJsonNull());

@@ -9,6 +9,7 @@ import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Activation;
+import dev.loupe.weights.DType;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -56,9 +57,20 @@ final class Runs {
   /** Causal softmax rows of random scores, and the scores themselves. */
   static Generation random(
       int[] layers, int[] heads, int promptLength, boolean withScores, String... labels) {
+    return random(DType.F32, layers, heads, promptLength, withScores, labels);
+  }
+
+  /** The same with maps of {@code dtype}. */
+  static Generation random(
+      DType dtype,
+      int[] layers,
+      int[] heads,
+      int promptLength,
+      boolean withScores,
+      String... labels) {
     Random random = new Random(20260729);
     int t = labels.length;
-    AttentionMaps maps = AttentionMaps.allocate(layers, heads, t);
+    AttentionMaps maps = AttentionMaps.allocate(layers, heads, t, dtype);
     AttentionMaps scores = AttentionMaps.allocate(layers, heads, t);
     for (int layer : layers) {
       for (int head : heads) {
@@ -94,6 +106,7 @@ final class Runs {
         0,
         Optional.of(maps),
         scores,
+        Optional.empty(),
         new Generation.Timing(12.5, promptLength, 30, tokens.size() - promptLength));
   }
 

@@ -2,7 +2,8 @@ package dev.loupe.model;
 
 import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.ops.AttentionTap;
+import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -10,6 +11,7 @@ import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.Gpt2Config;
 import java.util.Arrays;
+import java.util.Map;
 
 /** Everything that a transformer computes for a sequence, cut into passes of chosen lengths. */
 final class Forward {
@@ -33,17 +35,25 @@ final class Forward {
       KvCache kv = new KvCache(arena, config.nLayer(), config.nHead(), config.headDim(), 1, t);
       Tensor out = arena.allocate(t, config.vocabSize());
       Activations all = Activations.allocate(arena, config, t);
-      AttentionTap maps =
+      AttentionPlan plan = AttentionSelection.all().withScores().of(config);
+      int ahead = model.ops().rebuildsAhead();
+      // little, so that maps come in many pieces
+      long scratch = ahead * plan.bytes(Kind.SCORES, 2, Math.ceilDiv(t, 16) * 16);
+      AttentionRecorder maps =
           record
               ? new AttentionRecorder(
                   arena,
-                  config,
-                  AttentionSelection.all(),
+                  plan,
                   t,
                   t,
-                  (s, l, h, q, row) -> attention[l][h][q] = Arrays.copyOf(row, q + 1),
-                  (s, l, h, q, row) -> scores[l][h][q] = Arrays.copyOf(row, q + 1))
-              : AttentionTap.NONE;
+                  ahead,
+                  scratch,
+                  Map.of(
+                      Kind.PROBABILITIES,
+                      (s, l, h, q, row) -> attention[l][h][q] = Arrays.copyOf(row, q + 1),
+                      Kind.SCORES,
+                      (s, l, h, q, row) -> scores[l][h][q] = Arrays.copyOf(row, q + 1)))
+              : null;
       int from = 0;
       for (int pass : passes) {
         Batch batch = Batch.sequence(0, from, Arrays.copyOfRange(ids, from, from + pass));
@@ -57,8 +67,13 @@ final class Forward {
             (ops, in, lse) -> {
               // x still holds what the block began with
               read(model, a.x(), hidden[in.layer()], first);
-              maps.observe(ops, in, lse);
+              if (maps != null) {
+                maps.observe(ops, in, lse);
+              }
             });
+        if (maps != null) {
+          maps.finish();
+        }
         read(model, a.x(), hidden[config.nLayer()], first);
         Tensor rows = out.rows(0, pass);
         model.logits(a, 0, rows);

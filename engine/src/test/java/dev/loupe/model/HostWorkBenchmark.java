@@ -2,6 +2,7 @@ package dev.loupe.model;
 
 import dev.loupe.Gemm;
 import dev.loupe.Precision;
+import dev.loupe.attention.AttentionSelection;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.StepPlan;
@@ -13,8 +14,7 @@ import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;
 import java.util.Arrays;
 import java.util.BitSet;
-import java.util.List;
-import java.util.stream.IntStream;
+import java.util.Optional;
 
 /**
  * What the host does for a token that a GPU writes: the time of a step whose kernels do nothing. On
@@ -76,9 +76,7 @@ final class HostWorkBenchmark {
               config.nPositions(),
               STEPS + 10,
               false,
-              maps ? range(config.nLayer()) : List.of(),
-              maps ? range(config.nHead()) : List.of(),
-              false);
+              maps ? Optional.of(AttentionSelection.all().of(config)) : Optional.empty());
       try (Steps steps = ops.steps(() -> plan).orElseThrow()) {
         for (int i = 0; i < 10; i++) { // records the graphs
           steps.next();
@@ -93,10 +91,6 @@ final class HostWorkBenchmark {
         return (System.nanoTime() - start) / 1e3 / STEPS;
       }
     }
-  }
-
-  private static List<Integer> range(int n) {
-    return IntStream.range(0, n).boxed().toList();
   }
 
   private HostWorkBenchmark() {}

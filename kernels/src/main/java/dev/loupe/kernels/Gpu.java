@@ -44,6 +44,7 @@ public final class Gpu implements AutoCloseable {
   private final CUdevice device = new CUdevice();
   private final CUcontext context = new CUcontext();
   private final Stream stream = new Stream();
+  private Stream current = stream; // where launches and copies go; only the owning thread's
   private final String name;
   private int computeCapability;
   private int multiprocessors;
@@ -371,12 +372,12 @@ public final class Gpu implements AutoCloseable {
   }
 
   /**
-   * Waits until all that was put on the stream is done.
+   * Waits until all that was put on its streams is done.
    *
    * @throws GpuException if any of it failed
    */
   public void synchronize() {
-    run(() -> check(JCudaDriver.cuStreamSynchronize(stream), "waiting for the GPU"));
+    run(() -> check(JCudaDriver.cuCtxSynchronize(), "waiting for the GPU"));
   }
 
   /**
@@ -433,7 +434,7 @@ public final class Gpu implements AutoCloseable {
     if (!hasContext) {
       return;
     }
-    int rc = failed ? 0 : JCudaDriver.cuStreamSynchronize(stream);
+    int rc = failed ? 0 : JCudaDriver.cuCtxSynchronize();
     // the context takes these with it; a card with ten contexts finds them earlier
     buffers.forEach(b -> JCudaDriver.cuMemFree(b.pointer()));
     pinned.forEach(HostBuffer::free);
@@ -443,8 +444,25 @@ public final class Gpu implements AutoCloseable {
     check(rc, "waiting for the GPU to close it");
   }
 
+  /** A new stream beside the GPU's own one. */
+  public SideStream sideStream() {
+    return call(() -> new SideStream(this));
+  }
+
+  /** Where launches and copies go now. */
   Stream stream() {
-    return stream;
+    return current;
+  }
+
+  /** Sends what {@code work} puts on the stream to {@code side}. On the GPU's thread. */
+  void divert(Stream side, Runnable work) {
+    Stream before = current;
+    current = side;
+    try {
+      work.run();
+    } finally {
+      current = before;
+    }
   }
 
   Staging staging() {

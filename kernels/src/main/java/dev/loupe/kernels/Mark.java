@@ -5,7 +5,7 @@ import static jcuda.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING;
 import jcuda.driver.CUevent;
 import jcuda.driver.JCudaDriver;
 
-/** A place in the order of the work on the GPU's stream that the host can wait for. */
+/** A place in the order of the work on a stream that the host, and other streams, can wait for. */
 public final class Mark implements AutoCloseable {
   private final Gpu gpu;
   private final CUevent event = new CUevent();
@@ -36,6 +36,18 @@ public final class Mark implements AutoCloseable {
         () -> {
           requireLive();
           gpu.check(JCudaDriver.cuEventSynchronize(event), "waiting for the GPU");
+        });
+  }
+
+  /**
+   * Lets what is put on the current stream from now on run after what came before this was set,
+   * whichever stream that is on; nothing waits for a mark that was never set.
+   */
+  public void hold() {
+    gpu.run(
+        () -> {
+          requireLive();
+          gpu.check(JCudaDriver.cuStreamWaitEvent(gpu.stream(), event, 0), "waiting for an event");
         });
   }
 

@@ -1,6 +1,7 @@
 package dev.loupe.ops.cpu;
 
 import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
@@ -343,28 +344,98 @@ public final class CpuOps implements Ops {
   /** One row of scores; of probabilities if {@code shift}, the row's log-sum-exp, is a number. */
   private static void mapRow(
       AttentionInput in, int head, int row, Tensor out, int outRow, Scratch s, float shift) {
+    for (int tile = 0; tile < in.keys(row); tile += InnerLoops.KEYS) {
+      int n = mapTile(in, head, row, tile, s, shift);
+      out.dtype().encode(s.scores, 0, n, out.data(), out.offset(outRow, tile));
+    }
+  }
+
+  /** The keys of such a row from {@code tile} on, into the scratch's scores; returns how many. */
+  private static int mapTile(
+      AttentionInput in, int head, int row, int tile, Scratch s, float shift) {
     int d = in.kv().headDim();
     Tensor keys = in.kv().keys(in.layer());
     int cacheRow = in.batch().sequence(row) * in.kv().heads() + head;
-    long q = in.qkv().offset(row, head * d);
+    int n = Math.min(InnerLoops.KEYS, in.keys(row) - tile);
+    s.loops.scoreKeys(
+        in.qkv().data(),
+        in.qkv().offset(row, head * d),
+        d,
+        keys.data(),
+        keys.offset(cacheRow, tile * d),
+        in.scale(),
+        s.scores);
+    if (!Float.isNaN(shift)) {
+      s.loops.exponentials(s.scores, n, shift);
+    }
+    return n;
+  }
+
+  @Override
+  public void statistics(
+      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out) {
+    checkRows(in, heads, firstRow, rows, out);
+    same("columns", out.cols(), AttentionPlan.statisticsOf(top));
+    team.run(
+        heads.length * rows,
+        (i, worker) -> {
+          int row = firstRow + i % rows;
+          float[] result = scratch[worker].statistics;
+          spread(in, lse, heads[i / rows], row, top, scratch[worker], result);
+          MemorySegment.copy(result, 0, out.data(), ScalarLoops.F32, out.offset(i, 0), out.cols());
+        });
+  }
+
+  private static void spread(
+      AttentionInput in, Tensor lse, int head, int row, int top, Scratch s, float[] result) {
+    float shift = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
+    int position = in.batch().position(row);
+    double entropy = 0;
+    double distance = 0;
+    Arrays.fill(result, 2, 2 + top, -1);
+    Arrays.fill(result, 2 + top, 2 + 2 * top, 0);
     for (int tile = 0; tile < in.keys(row); tile += InnerLoops.KEYS) {
-      int n = Math.min(InnerLoops.KEYS, in.keys(row) - tile);
-      s.loops.scoreKeys(
-          in.qkv().data(),
-          q,
-          d,
-          keys.data(),
-          keys.offset(cacheRow, tile * d),
-          in.scale(),
-          s.scores);
-      if (!Float.isNaN(shift)) {
-        s.loops.exponentials(s.scores, n, shift);
+      int n = mapTile(in, head, row, tile, s, shift);
+      for (int i = 0; i < n; i++) {
+        float p = s.scores[i];
+        if (p > 0) {
+          entropy -= p * Math.log(p);
+          distance += p * Math.abs(position - tile - i);
+        }
+        rank(tile + i, p, top, result);
       }
-      MemorySegment.copy(s.scores, 0, out.data(), ScalarLoops.F32, out.offset(outRow, tile), n);
+    }
+    result[0] = (float) entropy;
+    result[1] = (float) distance;
+  }
+
+  /** Puts a key among the top ones, if it belongs there; equals stay in the order of their keys. */
+  private static void rank(int key, float p, int top, float[] result) {
+    int rank = Math.min(key, top);
+    while (rank > 0 && p > result[2 + top + rank - 1]) {
+      rank--;
+    }
+    if (rank < top) {
+      int after = top - rank - 1;
+      System.arraycopy(result, 2 + rank, result, 3 + rank, after);
+      System.arraycopy(result, 2 + top + rank, result, 3 + top + rank, after);
+      result[2 + rank] = key;
+      result[2 + top + rank] = p;
     }
   }
 
   private static void checkMap(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
+    checkRows(in, heads, firstRow, rows, out);
+    for (int r = firstRow; r < firstRow + rows; r++) {
+      if (out.cols() < in.keys(r)) {
+        throw new IllegalArgumentException(
+            "%d columns for %d keys".formatted(out.cols(), in.keys(r)));
+      }
+    }
+  }
+
+  private static void checkRows(
+      AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
     if (firstRow < 0 || rows < 0 || firstRow > in.batch().rows() - rows) {
       throw new IllegalArgumentException(
           "rows %d..%d of a batch of %d"
@@ -373,12 +444,6 @@ public final class CpuOps implements Ops {
     if (out.rows() < heads.length * rows) {
       throw new IllegalArgumentException(
           "%d rows for %d heads of %d rows".formatted(out.rows(), heads.length, rows));
-    }
-    for (int r = firstRow; r < firstRow + rows; r++) {
-      if (out.cols() < in.keys(r)) {
-        throw new IllegalArgumentException(
-            "%d columns for %d keys".formatted(out.cols(), in.keys(r)));
-      }
     }
   }
 
@@ -420,7 +485,7 @@ public final class CpuOps implements Ops {
 
   @Override
   public void read(Tensor from, int row, float[] into, int count) {
-    copy(from.data(), from.offset(row, 0), into, 0, count);
+    from.dtype().decode(from.data(), from.offset(row, 0), into, 0, count);
   }
 
   @Override

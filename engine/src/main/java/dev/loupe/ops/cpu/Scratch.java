@@ -1,5 +1,6 @@
 package dev.loupe.ops.cpu;
 
+import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Batch;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -11,6 +12,9 @@ final class Scratch {
 
   /** Scores, then weights, of one query against one tile of keys. */
   final float[] scores = new float[InnerLoops.KEYS];
+
+  /** Of one row of attention: entropy, distance, and up to 16 keys with their weights. */
+  final float[] statistics = new float[AttentionPlan.statisticsOf(AttentionPlan.MAX_TOP)];
 
   /** Four dot products. */
   final float[] dots = new float[4];

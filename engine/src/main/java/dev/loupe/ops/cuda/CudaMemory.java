@@ -89,7 +89,6 @@ record CudaMemory(List<Part> parts) {
         new CacheShape(
             samples, config.nHead(), Math.ceilDiv(size.positions(), 64) * 64, config.headDim());
     long logits = (long) Math.max(size.logitRows(), samples) * config.vocabSize() * Float.BYTES;
-    long maps = size.mapScratch() + (size.mapLayers() > 0 ? size.mapHeads() : 0);
     long products =
         library
             ? Math.max(
@@ -106,7 +105,8 @@ record CudaMemory(List<Part> parts) {
             "activations of %d rows".formatted(size.rows()),
             rows(size.rows(), activations, config)));
     parts.add(new Part("logits", logits));
-    parts.add(new Part("attention maps of the prompt", maps * Float.BYTES));
+    long heads = size.attention().map(plan -> 4L * plan.heads().size()).orElse(0L);
+    parts.add(new Part("attention maps of the prompt", size.attentionScratch() + heads));
     parts.add(new Part("products of cuBLAS", products));
     parts.add(
         new Part(
@@ -120,15 +120,15 @@ record CudaMemory(List<Part> parts) {
   private static void steps(SessionSize size, CacheShape cache, List<Part> parts) {
     Gpt2Config config = size.config();
     int samples = size.samples();
-    long cells = (long) size.mapLayers() * size.mapHeads() * samples * cache.capacity();
+    long maps =
+        size.attention()
+            .map(plan -> CudaSteps.mapBytes(plan, samples, cache.capacity()))
+            .orElse(0L);
     long words = Math.ceilDiv(config.vocabSize(), Integer.SIZE);
     parts.add(new Part("activations of decoding steps", rows(samples, Element.F32, config)));
     parts.add(
         new Part("attention of decoding steps", DecodeAttention.scratchBytes(cache, samples)));
-    parts.add(
-        new Part(
-            "attention maps of decoding steps",
-            (CudaSteps.SLOTS * cells * (size.scores() ? 2 : 1) + size.mapHeads()) * 4));
+    parts.add(new Part("attention maps of decoding steps", CudaSteps.SLOTS * maps));
     parts.add(
         new Part(
             "sampling",

@@ -2,7 +2,6 @@ package dev.loupe.ops.cuda;
 
 import dev.loupe.Gemm;
 import dev.loupe.Precision;
-import dev.loupe.kernels.AttentionMapKernels.Cells;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
 import dev.loupe.kernels.DeviceBuffer;
@@ -19,6 +18,8 @@ import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.Scratch;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
@@ -46,12 +47,14 @@ import org.jspecify.annotations.Nullable;
  * streams the weights through the GEMV kernels.
  *
  * <p>A {@link Tensor} carries a device address; what lies there is looked up by it. Operations are
- * put on the GPU's stream; only those that bring something to the host wait: {@link #read}, and
- * maps.
+ * put on the GPU's stream; only {@link #read}, which brings something to the host, waits.
  */
 public final class CudaOps implements Ops {
   /** Device memory and the arena that it ends with. */
   private record Block(DeviceBuffer buffer, CudaArena arena) {}
+
+  // all maps of one layer, 12 heads over 1,024 tokens in f32, are 27 MB: they need not wait
+  private static final int MAPS_AHEAD = 8;
 
   private final boolean graphs;
   private final Gpu gpu;
@@ -215,7 +218,7 @@ public final class CudaOps implements Ops {
             .formatted(
                 weights == Element.F32 ? "--dtype f16, " : "",
                 size.samples() > 1 ? "fewer samples, " : "",
-                size.mapLayers() > 0 ? "fewer layers or heads, " : "");
+                size.attention().isPresent() ? "fewer layers or heads, " : "");
     CudaMemory.ofSession(size, activations, cublas != null).requireRoom(gpu, "the run", advice);
   }
 
@@ -273,7 +276,9 @@ public final class CudaOps implements Ops {
 
   @Override
   public void qkv(Tensor x, Linear w, AttentionInput in) {
-    CudaPass.Rows rows = pass(in.qkv()).rows();
+    CudaPass pass = pass(in.qkv());
+    CudaPass.Rows rows = pass.rows();
+    pass.hold();
     LinearEpilogue epilogue =
         new LinearEpilogue.QkvAppend(
             buffer(in.qkv()),
@@ -357,20 +362,29 @@ public final class CudaOps implements Ops {
   @Override
   public void probabilities(
       AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
-    map(in, heads, firstRow, rows, Cells.PROBABILITIES, out);
+    map(in, heads, firstRow, rows, Kind.PROBABILITIES, out);
   }
 
   @Override
   public void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
-    map(in, heads, firstRow, rows, Cells.SCORES, out);
+    map(in, heads, firstRow, rows, Kind.SCORES, out);
   }
 
-  private void map(
-      AttentionInput in, int[] heads, int firstRow, int rows, Cells cells, Tensor out) {
-    gpu.run(
-        () ->
-            pass(out)
-                .map(in, buffer(in.qkv()), heads, firstRow, rows, cells, out.cols(), buffer(out)));
+  @Override
+  public void statistics(
+      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out) {
+    same("columns", AttentionPlan.statisticsOf(top), out.cols());
+    map(in, heads, firstRow, rows, Kind.STATISTICS, out);
+  }
+
+  private void map(AttentionInput in, int[] heads, int firstRow, int rows, Kind kind, Tensor out) {
+    same("rows", out.rows(), heads.length * rows);
+    gpu.run(() -> pass(out).map(in, kind, heads, firstRow, rows, out));
+  }
+
+  @Override
+  public int rebuildsAhead() {
+    return MAPS_AHEAD;
   }
 
   @Override
@@ -384,13 +398,13 @@ public final class CudaOps implements Ops {
 
   @Override
   public void read(Tensor from, int row, float[] into, int count) {
+    if (pass(from).readMap(from.data().address(), row, into, count)) {
+      return;
+    }
     Tensor one = from.rows(row, 1);
     if (count > from.cols() || count > into.length) {
       throw new IndexOutOfBoundsException(
           "%d columns of %d into %d".formatted(count, from.cols(), into.length));
-    }
-    if (pass(one).readMap(one.data().address(), into, count)) {
-      return;
     }
     if (count == into.length) {
       buffer(one).download(into);

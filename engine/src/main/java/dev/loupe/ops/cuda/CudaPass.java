@@ -1,7 +1,6 @@
 package dev.loupe.ops.cuda;
 
 import dev.loupe.kernels.AttentionKernels;
-import dev.loupe.kernels.AttentionMapKernels;
 import dev.loupe.kernels.CacheShape;
 import dev.loupe.kernels.DecodeAttention;
 import dev.loupe.kernels.DeviceBuffer;
@@ -10,12 +9,12 @@ import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.Segment;
 import dev.loupe.kernels.Segments;
 import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
-import java.lang.foreign.MemorySegment;
+import dev.loupe.ops.Tensor;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.List;
@@ -35,14 +34,9 @@ final class CudaPass {
   private @Nullable Rows resident; // of decoding steps, which the device keeps itself
   private @Nullable AttentionKernels attention;
   private final Map<Element, DecodeAttention> decode = new EnumMap<>(Element.class);
-  private final Map<Element, AttentionMapKernels> maps = new EnumMap<>(Element.class);
   private final Map<List<Long>, LinearCall> calls = new HashMap<>();
-  private int[] heads = {};
-  private @Nullable DeviceBuffer headList;
+  private @Nullable CudaMaps maps;
   private @Nullable DeviceBuffer lse; // of the last attention
-  private float[] mirrored = {}; // the last map on the host, in its first mirroredCells cells
-  private int mirroredCells;
-  private long mirror; // address of what `mirrored` is a copy of; 0: none
 
   CudaPass(CudaOps ops, CudaArena arena) {
     this.ops = ops;
@@ -175,57 +169,42 @@ final class CudaPass {
                 new DecodeAttention(ops.gpu(), shape(kv), e, ops.activations(), kv.sequences())));
   }
 
-  /** Rebuilds rows of maps of the last attention into {@code out} and copies them to the host. */
-  void map(
-      AttentionInput in,
-      DeviceBuffer qkv,
-      int[] wanted,
-      int firstRow,
-      int count,
-      AttentionMapKernels.Cells cells,
-      int columns,
-      DeviceBuffer out) {
-    DeviceBuffer list = headList;
-    if (list == null || !Arrays.equals(heads, wanted)) {
-      list = arena.buffer(Element.I32, wanted.length);
-      list.upload(wanted);
-      headList = list;
-      heads = wanted.clone();
-    }
-    Rows r = rows();
-    AttentionMapKernels kernels =
-        maps.computeIfAbsent(
-            qkv.element(),
-            e -> new AttentionMapKernels(ops.gpu(), shape(in.kv()), e, ops.activations()));
-    kernels.map(
-        kernels.mapVariant(count, r.segments().count()),
-        new AttentionMapKernels.Source(
-            qkv,
-            ops.buffer(in.kv().keys(in.layer())),
-            Objects.requireNonNull(lse, "attention comes before its maps"),
-            r.segments().buffer(),
-            r.segments().count(),
-            in.mask() == Mask.CAUSAL,
-            in.scale()),
-        new AttentionMapKernels.Selection(list, wanted.length, firstRow, count),
-        cells,
-        new AttentionMapKernels.Layout.Dense(columns),
-        out);
-    mirroredCells = wanted.length * count * columns;
-    if (mirrored.length < mirroredCells) {
-      mirrored = new float[mirroredCells];
-    }
-    out.download(MemorySegment.ofArray(mirrored).asSlice(0, (long) mirroredCells * Float.BYTES));
-    mirror = out.address();
+  /**
+   * Rebuilds rows of the last attention into {@code out} and lets them come to the host.
+   *
+   * @param kind what of them
+   */
+  void map(AttentionInput in, Kind kind, int[] heads, int first, int count, Tensor out) {
+    CudaMaps.Rows rows = new CudaMaps.Rows(kind, out.dtype(), heads.length * count, out.cols());
+    DeviceBuffer buffer = ops.buffer(out);
+    maps().rebuild(in, lastLse(), rows(), heads, first, count, rows, buffer);
+    maps().bring(rows, buffer);
   }
 
-  /** Copies from the last map, if {@code address} lies in it; false if it doesn't. */
-  boolean readMap(long address, float[] into, int count) {
-    long at = (address - mirror) / Float.BYTES;
-    if (mirror == 0 || at < 0 || at + count > mirroredCells) {
-      return false;
+  /** Log-sum-exp of the last attention. */
+  private DeviceBuffer lastLse() {
+    return Objects.requireNonNull(lse, "attention comes before its maps");
+  }
+
+  /** What brings attention to the host; made when the first is asked for. */
+  CudaMaps maps() {
+    CudaMaps made = maps;
+    if (made == null) {
+      made = new CudaMaps(ops, arena);
+      maps = made;
     }
-    System.arraycopy(mirrored, (int) at, into, 0, count);
-    return true;
+    return made;
+  }
+
+  /** Before the queries of the last attention are overwritten. */
+  void hold() {
+    if (maps != null) {
+      maps.hold();
+    }
+  }
+
+  /** Reads a row of what {@link #map} left at {@code address}; false if it left nothing there. */
+  boolean readMap(long address, int row, float[] into, int count) {
+    return maps != null && maps.read(address, row, into, count);
   }
 }

@@ -1,7 +1,5 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.AttentionMapKernels;
-import dev.loupe.kernels.AttentionMapKernels.Cells;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
@@ -14,6 +12,8 @@ import dev.loupe.kernels.Segment;
 import dev.loupe.kernels.Segments;
 import dev.loupe.kernels.StepKernels;
 import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.Ops;
@@ -26,6 +26,7 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -48,7 +49,8 @@ final class CudaSteps implements Steps {
     final @Nullable HostBuffer logits;
     final @Nullable DeviceBuffer maps;
     final @Nullable HostBuffer hostMaps;
-    final Mark mark;
+    final Mark computed;
+    final Mark mark; // all of it is on the host
     @Nullable Graph graph;
 
     Slot(
@@ -56,11 +58,13 @@ final class CudaSteps implements Steps {
         @Nullable HostBuffer logits,
         @Nullable DeviceBuffer maps,
         @Nullable HostBuffer hostMaps,
+        Mark computed,
         Mark mark) {
       this.result = result;
       this.logits = logits;
       this.maps = maps;
       this.hostMaps = hostMaps;
+      this.computed = computed;
       this.mark = mark;
     }
   }
@@ -75,7 +79,7 @@ final class CudaSteps implements Steps {
   private final boolean graphs;
   private final SampleKernels sampler;
   private final StepKernels stepping;
-  private final @Nullable AttentionMapKernels mapping;
+  private final int[] heads; // whose attention is wanted
   private final SamplingOptions options;
   private final CudaPass.Rows at;
   private final DeviceBuffer place;
@@ -84,7 +88,6 @@ final class CudaSteps implements Steps {
   private final DeviceBuffer result;
   private final @Nullable DeviceBuffer allowed;
   private final @Nullable DeviceBuffer seen;
-  private final @Nullable DeviceBuffer heads;
   private final Batch batch;
   private final List<Slot> slots = new ArrayList<>();
   private int position; // of the tokens that the next pass to be started reads
@@ -127,33 +130,53 @@ final class CudaSteps implements Steps {
     allowed = plan.allowed().cardinality() == vocabulary ? null : bits(plan.allowed(), 1);
     seen = plan.sampling().repetitionPenalty() == 1 ? null : bits(plan.seen(), rows);
     batch = Batch.step(IntStream.range(0, rows).toArray());
-    boolean maps = !plan.layers().isEmpty();
-    heads = maps ? ints(plan.heads().stream().mapToInt(h -> h).toArray()) : null;
-    mapping =
-        maps
-            ? new AttentionMapKernels(
-                gpu, CudaPass.shape(plan.kv()), Element.F32, ops.activations())
-            : null;
+    heads = plan.attention().stream().flatMap(a -> a.heads().stream()).mapToInt(h -> h).toArray();
+    long mapBytes = plan.attention().map(a -> mapBytes(a, rows, plan.kv().capacity())).orElse(0L);
     for (int i = 0; i < SLOTS; i++) {
-      slots.add(slot(maps));
+      slots.add(slot(mapBytes));
     }
     position = plan.kv().length(0) - 1; // the first result moves it on, without a pass
     place(new int[rows], plan.place());
   }
 
-  private Slot slot(boolean maps) {
-    long cells = maps ? mapCells() * (plan.scores() ? 2L : 1L) : 0;
+  private Slot slot(long mapBytes) {
+    boolean maps = mapBytes > 0;
     return new Slot(
         arena.own(gpu.pin((long) RESULT * rows * Integer.BYTES)),
         plan.wantsLogits() ? arena.own(gpu.pin((long) rows * vocabulary * Float.BYTES)) : null,
-        maps ? arena.buffer(Element.F32, cells) : null,
-        maps ? arena.own(gpu.pin(cells * Float.BYTES)) : null,
+        maps ? arena.buffer(Element.F32, mapBytes / Float.BYTES) : null,
+        maps ? arena.own(gpu.pin(mapBytes)) : null,
+        arena.own(gpu.mark()),
         arena.own(gpu.mark()));
   }
 
-  /** Cells of the maps of a step: [layers, heads, rows, capacity]. */
-  private long mapCells() {
-    return (long) plan.layers().size() * plan.heads().size() * rows * plan.kv().capacity();
+  /** Bytes of the attention of a step: of each kind, [layers] blocks of [heads, rows] rows. */
+  static long mapBytes(AttentionPlan plan, int rows, int capacity) {
+    return plan.kept().stream()
+        .mapToLong(kind -> plan.layers().size() * blockBytes(plan, kind, rows, capacity))
+        .sum();
+  }
+
+  /** Bytes of one layer; each begins at a multiple of 16. */
+  private static long blockBytes(AttentionPlan plan, Kind kind, int rows, int capacity) {
+    return Math.ceilDiv(plan.bytes(kind, rows, capacity), 16L) * 16;
+  }
+
+  /** Where a layer's attention lies among a step's, in bytes. */
+  private static long blockStart(AttentionPlan plan, Kind kind, int layer, int rows, int capacity) {
+    long at = layer * blockBytes(plan, kind, rows, capacity);
+    for (Kind before : plan.kept()) {
+      if (before.compareTo(kind) < 0) {
+        at += plan.layers().size() * blockBytes(plan, before, rows, capacity);
+      }
+    }
+    return at;
+  }
+
+  /** How the rows of a layer's attention lie. */
+  private CudaMaps.Rows rowsOf(AttentionPlan plan, Kind kind) {
+    return new CudaMaps.Rows(
+        kind, plan.dtype(kind), heads.length * rows, plan.columns(kind, this.plan.kv().capacity()));
   }
 
   private DeviceBuffer ints(int[] values) {
@@ -236,6 +259,7 @@ final class CudaSteps implements Steps {
         for (int r = 0; r < rows; r++) {
           batch.set(r, 0, position); // the ids are on the device
         }
+        pass.hold(); // a recording could not wait for what was put on the stream before it
         if (!graphs || !warm) {
           step(slot);
           warm = true;
@@ -251,9 +275,27 @@ final class CudaSteps implements Steps {
     } finally {
       pass.resident(null);
     }
-    slot.mark.set();
+    if (slot.maps == null || started == 0) {
+      slot.mark.set();
+    } else {
+      bringMaps(slot);
+    }
     position++;
     started++;
+  }
+
+  /** The maps go to the host beside the next step. */
+  private void bringMaps(Slot slot) {
+    DeviceBuffer maps = Objects.requireNonNull(slot.maps);
+    HostBuffer host = Objects.requireNonNull(slot.hostMaps);
+    slot.computed.set();
+    pass.maps()
+        .copyBehind(
+            slot.computed,
+            () -> {
+              host.copyFrom(maps, maps.elements(), 0);
+              slot.mark.set();
+            });
   }
 
   /** All sequences continue the same prompt. */
@@ -265,47 +307,26 @@ final class CudaSteps implements Steps {
   }
 
   private void step(Slot slot) {
-    plan.pass().run(batch, plan.layers().isEmpty() ? AttentionTap.NONE : tap(slot));
+    plan.pass().run(batch, plan.attention().map(a -> tap(a, slot)).orElse(AttentionTap.NONE));
+    pass.hold(); // choosing moves the positions on, by which maps are rebuilt
     choose(slot);
-    if (slot.maps != null && slot.hostMaps != null) {
-      slot.hostMaps.copyFrom(slot.maps, slot.maps.elements(), 0);
-    }
   }
 
-  private AttentionTap tap(Slot slot) {
+  private AttentionTap tap(AttentionPlan wanted, Slot slot) {
+    DeviceBuffer maps = Objects.requireNonNull(slot.maps);
     return (Ops o, AttentionInput in, Tensor lse) -> {
-      int layer = plan.layers().indexOf(in.layer());
-      if (layer >= 0) {
-        map(slot, in, lse, layer, Cells.PROBABILITIES);
-        if (plan.scores()) {
-          map(slot, in, lse, plan.layers().size() + layer, Cells.SCORES);
-        }
+      int layer = wanted.layers().indexOf(in.layer());
+      if (layer < 0) {
+        return;
+      }
+      for (Kind kind : wanted.kept()) {
+        CudaMaps.Rows block = rowsOf(wanted, kind);
+        long start = blockStart(wanted, kind, layer, rows, plan.kv().capacity());
+        DeviceBuffer out =
+            maps.slice(start / Float.BYTES, Math.ceilDiv(block.bytes(), Float.BYTES));
+        pass.maps().rebuild(in, ops.buffer(lse), at, heads, 0, rows, block, out);
       }
     };
-  }
-
-  private void map(Slot slot, AttentionInput in, Tensor lse, int layer, Cells cells) {
-    AttentionMapKernels kernels = mapping;
-    DeviceBuffer out = slot.maps;
-    DeviceBuffer list = heads;
-    if (kernels == null || out == null || list == null) {
-      throw new IllegalStateException("no maps were planned");
-    }
-    long size = (long) plan.heads().size() * rows * plan.kv().capacity();
-    kernels.map(
-        kernels.mapVariant(rows, rows),
-        new AttentionMapKernels.Source(
-            ops.buffer(in.qkv()),
-            ops.buffer(in.kv().keys(in.layer())),
-            ops.buffer(lse),
-            at.segments().buffer(),
-            rows,
-            true,
-            in.scale()),
-        new AttentionMapKernels.Selection(list, plan.heads().size(), 0, rows),
-        cells,
-        new AttentionMapKernels.Layout.Dense(plan.kv().capacity()),
-        out.slice(layer * size, size));
   }
 
   /** From logits to ids, and on to the next position. */
@@ -356,10 +377,14 @@ final class CudaSteps implements Steps {
   }
 
   @Override
-  public void attention(int sequence, int layer, int head, boolean scores, float[] into, int keys) {
-    long block = (scores ? (long) plan.layers().size() : 0) + layer;
-    long row = (block * plan.heads().size() + head) * rows + sequence;
-    copy(current().hostMaps, row * plan.kv().capacity(), into, keys);
+  public void attention(Kind kind, int sequence, int layer, int head, float[] into, int count) {
+    HostBuffer from = current().hostMaps;
+    AttentionPlan wanted = plan.attention().orElse(null);
+    if (from == null || wanted == null) {
+      throw new IllegalStateException("it was not planned for");
+    }
+    long start = blockStart(wanted, kind, layer, rows, plan.kv().capacity());
+    rowsOf(wanted, kind).read(from.memory(), start, head * rows + sequence, into, count);
   }
 
   private static void copy(@Nullable HostBuffer from, long first, float[] into, int count) {

@@ -1,0 +1,230 @@
+package dev.loupe.ops.cuda;
+
+import dev.loupe.kernels.AttentionMapKernels;
+import dev.loupe.kernels.AttentionMapKernels.Cells;
+import dev.loupe.kernels.AttentionMapKernels.Layout;
+import dev.loupe.kernels.AttentionMapKernels.Selection;
+import dev.loupe.kernels.AttentionMapKernels.Source;
+import dev.loupe.kernels.AttentionMapKernels.Statistics;
+import dev.loupe.kernels.DeviceBuffer;
+import dev.loupe.kernels.Element;
+import dev.loupe.kernels.HostBuffer;
+import dev.loupe.kernels.Mark;
+import dev.loupe.kernels.SideStream;
+import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.AttentionPlan.Kind;
+import dev.loupe.ops.Mask;
+import dev.loupe.weights.DType;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+import java.util.EnumMap;
+import java.util.HashMap;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The attention of one session on its way to the host, beside the passes that it comes from. What
+ * rebuilds it runs on a stream of its own; a second one copies it to pinned memory. The pass waits
+ * for the first in one place: before a layer overwrites the queries that are still being read
+ * ({@link #hold}).
+ */
+final class CudaMaps {
+  /** What a kernel has left at some place on the device, and where it comes to on the host. */
+  private static final class Mirror {
+    final HostBuffer host;
+    final Mark copied;
+    Rows rows = new Rows(Kind.PROBABILITIES, DType.F32, 0, 0);
+    boolean underWay;
+
+    Mirror(HostBuffer host, Mark copied) {
+      this.host = host;
+      this.copied = copied;
+    }
+  }
+
+  /**
+   * How rows lie in memory: one after the other, but of statistics all entropies first, then all
+   * distances, all top keys (I32) and all their weights.
+   *
+   * @param columns elements of a row
+   */
+  record Rows(Kind kind, DType dtype, int count, int columns) {
+    long elements() {
+      return (long) count * columns;
+    }
+
+    long bytes() {
+      return elements() * dtype.bytes();
+    }
+
+    /**
+     * The first {@code n} elements of a row, as {@link AttentionPlan} has it, from {@code at} on.
+     */
+    void read(MemorySegment from, long at, int row, float[] into, int n) {
+      if (kind != Kind.STATISTICS) {
+        dtype.decode(from, at + (long) row * columns * dtype.bytes(), into, 0, n);
+        return;
+      }
+      int top = (columns - 2) / 2;
+      for (int i = 0; i < n; i++) {
+        long plane = i < 2 ? (long) i * count : 2L * count + (i < 2 + top ? 0 : count * top);
+        long cell = plane + (i < 2 ? row : (long) row * top + (i - 2) % top);
+        int bits = from.get(ValueLayout.JAVA_INT, at + cell * Integer.BYTES);
+        into[i] = i >= 2 && i < 2 + top ? bits : Float.intBitsToFloat(bits);
+      }
+    }
+  }
+
+  private final CudaOps ops;
+  private final CudaArena arena;
+  private final SideStream rebuilding;
+  private final SideStream copying;
+  private final Mark attended; // queries and log-sum-exp are there
+  private final Mark rebuilt;
+  private boolean reading; // they must not be overwritten before `rebuilt`
+  private final Map<Element, AttentionMapKernels> kernels = new EnumMap<>(Element.class);
+  private final Map<Long, Mirror> mirrors = new HashMap<>();
+  private int[] heads = {};
+  private @Nullable DeviceBuffer headList;
+
+  CudaMaps(CudaOps ops, CudaArena arena) {
+    this.ops = ops;
+    this.arena = arena;
+    rebuilding = arena.own(ops.gpu().sideStream());
+    copying = arena.own(ops.gpu().sideStream());
+    attended = arena.own(ops.gpu().mark());
+    rebuilt = arena.own(ops.gpu().mark());
+  }
+
+  /** Lets what comes next on the GPU's stream overwrite what the last attention has left. */
+  void hold() {
+    if (reading) {
+      rebuilt.hold();
+      reading = false;
+    }
+  }
+
+  /** Puts on the copying stream, behind what was put on the GPU's before {@code mark}. */
+  void copyBehind(Mark mark, Runnable copies) {
+    copying.run(
+        () -> {
+          mark.hold();
+          copies.run();
+        });
+  }
+
+  /**
+   * Rebuilds rows of the attention that just ran.
+   *
+   * @param rows [heads count, columns]
+   * @param out where, from its start
+   */
+  void rebuild(
+      AttentionInput in,
+      DeviceBuffer lse,
+      CudaPass.Rows of,
+      int[] wanted,
+      int first,
+      int count,
+      Rows rows,
+      DeviceBuffer out) {
+    DeviceBuffer qkv = ops.buffer(in.qkv());
+    Source source =
+        new Source(
+            qkv,
+            ops.buffer(in.kv().keys(in.layer())),
+            lse,
+            of.segments().buffer(),
+            of.segments().count(),
+            in.mask() == Mask.CAUSAL,
+            in.scale());
+    Selection selection = new Selection(list(wanted), wanted.length, first, count);
+    AttentionMapKernels rebuild =
+        kernels.computeIfAbsent(
+            qkv.element(),
+            e -> new AttentionMapKernels(ops.gpu(), CudaPass.shape(in.kv()), e, ops.activations()));
+    attended.set();
+    rebuilding.run(
+        () -> {
+          attended.hold();
+          if (rows.kind() == Kind.STATISTICS) {
+            rebuild.statistics(
+                rebuild.statisticsVariant(count, of.segments().count()),
+                source,
+                selection,
+                planes(rows, out));
+          } else {
+            rebuild.map(
+                rebuild.mapVariant(count, of.segments().count()),
+                source,
+                selection,
+                rows.kind() == Kind.SCORES ? Cells.SCORES : Cells.PROBABILITIES,
+                new Layout.Dense(rows.columns()),
+                out.as(rows.dtype() == DType.F16 ? Element.F16 : Element.F32));
+          }
+          rebuilt.set();
+        });
+    reading = true;
+  }
+
+  private DeviceBuffer list(int[] wanted) {
+    DeviceBuffer list = headList;
+    if (list == null || !Arrays.equals(heads, wanted)) {
+      list = arena.buffer(Element.I32, wanted.length);
+      list.upload(wanted);
+      headList = list;
+      heads = wanted.clone();
+    }
+    return list;
+  }
+
+  private static Statistics planes(Rows rows, DeviceBuffer out) {
+    int n = rows.count();
+    int top = (rows.columns() - 2) / 2;
+    long keys = 2L * n;
+    long weights = keys + (long) n * top;
+    return new Statistics(
+        out.slice(0, n),
+        out.slice(n, n),
+        out.slice(keys, (long) n * top).as(Element.I32),
+        out.slice(weights, (long) n * top),
+        top);
+  }
+
+  /** Lets the rows at {@code out}, which {@link #rebuild} just wrote, come to the host. */
+  void bring(Rows rows, DeviceBuffer out) {
+    Mirror mirror = mirrors.computeIfAbsent(out.address(), address -> mirror(out));
+    mirror.rows = rows;
+    mirror.underWay = true;
+    copyBehind(
+        rebuilt,
+        () -> {
+          long elements = Math.ceilDiv(rows.bytes(), out.element().bytes());
+          mirror.host.copyFrom(out, elements, 0);
+          mirror.copied.set();
+        });
+  }
+
+  private Mirror mirror(DeviceBuffer out) {
+    HostBuffer host = arena.own(ops.gpu().pin(out.bytes()));
+    Mark copied = arena.own(ops.gpu().mark());
+    arena.own(copied::await); // before the arena frees what is copied, and where to
+    return new Mirror(host, copied);
+  }
+
+  /** Reads a row that was brought; false if what lies at {@code address} was not. */
+  boolean read(long address, int row, float[] into, int count) {
+    Mirror mirror = mirrors.get(address);
+    if (mirror == null) {
+      return false;
+    }
+    if (mirror.underWay) {
+      mirror.copied.await();
+      mirror.underWay = false;
+    }
+    mirror.rows.read(mirror.host.memory(), 0, row, into, count);
+    return true;
+  }
+}

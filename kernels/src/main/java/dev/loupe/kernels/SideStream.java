@@ -1,0 +1,51 @@
+package dev.loupe.kernels;
+
+import jcuda.driver.JCudaDriver;
+
+/**
+ * A stream beside the GPU's own one: what is put on it runs at its own pace, in its own order. What
+ * has to come after something on another stream waits for a {@link Mark} ({@link Mark#hold}). In a
+ * recording it takes part once it holds for a mark set in it, and has to be waited for at the end.
+ */
+public final class SideStream implements AutoCloseable {
+  private final Gpu gpu;
+  private final Gpu.Stream stream = new Gpu.Stream();
+  private boolean destroyed;
+
+  /** On the GPU's thread. */
+  SideStream(Gpu gpu) {
+    this.gpu = gpu;
+    // as the GPU's own stream: plain copies wait for it, and it for them
+    gpu.check(JCudaDriver.cuStreamCreate(stream, 0), "creating a stream");
+  }
+
+  /**
+   * Puts on this stream what {@code work} would put on the GPU's own.
+   *
+   * @throws IllegalStateException if it was closed
+   */
+  public void run(Runnable work) {
+    gpu.run(
+        () -> {
+          if (destroyed) {
+            throw new IllegalStateException("a stream is used after it was closed");
+          }
+          gpu.divert(stream, work);
+        });
+  }
+
+  /** Frees what the driver holds for it, once its work is done. */
+  @Override
+  public void close() {
+    if (gpu.isClosed()) {
+      return;
+    }
+    gpu.run(
+        () -> {
+          if (!destroyed) {
+            destroyed = true;
+            JCudaDriver.cuStreamDestroy(stream);
+          }
+        });
+  }
+}
