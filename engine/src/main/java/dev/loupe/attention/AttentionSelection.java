@@ -83,7 +83,8 @@ public final class AttentionSelection {
    */
   public AttentionSelection dtype(DType dtype) {
     if (dtype != DType.F32 && dtype != DType.F16) {
-      throw new IllegalArgumentException("maps as %s: f32 or f16".formatted(dtype.name().toLowerCase(Locale.ROOT)));
+      throw new IllegalArgumentException(
+          "maps as %s: f32 or f16".formatted(dtype.name().toLowerCase(Locale.ROOT)));
     }
     return new AttentionSelection(layers, heads, kept, dtype, top);
   }

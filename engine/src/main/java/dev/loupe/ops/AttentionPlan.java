@@ -52,9 +52,13 @@ public record AttentionPlan(
     return kind == Kind.PROBABILITIES ? dtype : DType.F32;
   }
 
-  /** Bytes of {@code rows} rows of all heads of one layer. */
+  /**
+   * Bytes for {@code rows} rows of all heads of one layer, with what a backend needs to align the
+   * four parts of statistics.
+   */
   public long bytes(Kind kind, long rows, int keys) {
-    return heads.size() * rows * columns(kind, keys) * dtype(kind).bytes();
+    long padding = kind == Kind.STATISTICS ? 4 * 12 : 0;
+    return heads.size() * rows * columns(kind, keys) * dtype(kind).bytes() + padding;
   }
 
   /** The same of all kinds. */

@@ -46,17 +46,29 @@ final class CudaMaps {
 
   /**
    * How rows lie in memory: one after the other, but of statistics all entropies first, then all
-   * distances, all top keys (I32) and all their weights.
+   * distances, all top keys (I32) and all their weights, each part at a multiple of 16 bytes.
    *
    * @param columns elements of a row
    */
   record Rows(Kind kind, DType dtype, int count, int columns) {
-    long elements() {
-      return (long) count * columns;
+    int top() {
+      return (columns - 2) / 2;
+    }
+
+    /**
+     * Where a part of statistics begins: 0 entropies, 1 distances, 2 keys, 3 weights, 4 the end.
+     */
+    long part(int i) {
+      long ofOne = aligned(count);
+      return Math.min(i, 2) * ofOne + Math.max(0, i - 2) * aligned((long) count * top());
+    }
+
+    private static long aligned(long elements) {
+      return Math.ceilDiv(elements, 4L) * 4;
     }
 
     long bytes() {
-      return elements() * dtype.bytes();
+      return (kind == Kind.STATISTICS ? part(4) : (long) count * columns) * dtype.bytes();
     }
 
     /**
@@ -67,12 +79,11 @@ final class CudaMaps {
         dtype.decode(from, at + (long) row * columns * dtype.bytes(), into, 0, n);
         return;
       }
-      int top = (columns - 2) / 2;
       for (int i = 0; i < n; i++) {
-        long plane = i < 2 ? (long) i * count : 2L * count + (i < 2 + top ? 0 : count * top);
-        long cell = plane + (i < 2 ? row : (long) row * top + (i - 2) % top);
+        int part = i < 2 ? i : 2 + (i - 2) / top();
+        long cell = part(part) + (i < 2 ? row : (long) row * top() + (i - 2) % top());
         int bits = from.get(ValueLayout.JAVA_INT, at + cell * Integer.BYTES);
-        into[i] = i >= 2 && i < 2 + top ? bits : Float.intBitsToFloat(bits);
+        into[i] = part == 2 ? bits : Float.intBitsToFloat(bits);
       }
     }
   }
@@ -182,15 +193,13 @@ final class CudaMaps {
 
   private static Statistics planes(Rows rows, DeviceBuffer out) {
     int n = rows.count();
-    int top = (rows.columns() - 2) / 2;
-    long keys = 2L * n;
-    long weights = keys + (long) n * top;
+    long named = (long) n * rows.top();
     return new Statistics(
-        out.slice(0, n),
-        out.slice(n, n),
-        out.slice(keys, (long) n * top).as(Element.I32),
-        out.slice(weights, (long) n * top),
-        top);
+        out.slice(rows.part(0), n),
+        out.slice(rows.part(1), n),
+        out.slice(rows.part(2), named).as(Element.I32),
+        out.slice(rows.part(3), named),
+        rows.top());
   }
 
   /** Lets the rows at {@code out}, which {@link #rebuild} just wrote, come to the host. */
