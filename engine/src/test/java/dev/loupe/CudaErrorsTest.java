@@ -16,6 +16,7 @@ import dev.loupe.cli.TinyModel;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.weights.DType;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -158,9 +159,16 @@ class CudaErrorsTest {
   void whatARunNeedsIsWhatItTakes(Precision precision) throws Exception {
     try (Loupe loupe = open(precision)) {
       loupe.run(request());
-      for (int samples = 1; samples <= 3; samples += 2) {
+      for (AttentionSelection selection :
+          List.of(
+              AttentionSelection.all().withScores(),
+              AttentionSelection.all().heads(1).dtype(DType.F16).withStatistics(5),
+              AttentionSelection.all().statisticsOnly(1))) {
         Request request =
-            mapped().samples(samples).sampling(Sampling.seeded(3).withRepetitionPenalty(1.1));
+            mapped()
+                .attention(selection)
+                .samples(2)
+                .sampling(Sampling.seeded(3).withRepetitionPenalty(1.1));
         long[] used = {0};
         Request.Listener looks =
             new Request.Listener() {
