@@ -133,13 +133,9 @@ public final class Loupe implements AutoCloseable {
   }
 
   private static Ops cpu(Options options) {
-    if (options.precision() != Precision.F32) {
-      throw new BackendException(
-          "%s needs a GPU: the CPU computes in f32, and keeps weights as the file has them"
-              .formatted(options.precision().name().toLowerCase(Locale.ROOT)));
-    }
     int threads = options.threads();
-    return new CpuOps(threads == 0 ? Runtime.getRuntime().availableProcessors() : threads);
+    return new CpuOps(
+        threads == 0 ? Runtime.getRuntime().availableProcessors() : threads, options.precision());
   }
 
   private static Ops cuda(Options options, Checkpoint checkpoint) {

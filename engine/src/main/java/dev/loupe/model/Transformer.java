@@ -8,6 +8,7 @@ import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
+import dev.loupe.ops.Weight;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
@@ -27,7 +28,7 @@ public final class Transformer implements AutoCloseable {
   private final Tensor wpe; // wpe.weight [n_positions, C]
   private final List<Block> blocks = new ArrayList<>();
   private final LayerNorm lnF; // ln_f
-  private final Tensor head; // lm_head.weight [V, C], or wte where the head is tied
+  private final Weight head; // lm_head.weight [V, C], or wte where the head is tied
 
   /** The model of {@code checkpoint}, which must stay open as long as this model. */
   public Transformer(Checkpoint checkpoint, Ops ops) {

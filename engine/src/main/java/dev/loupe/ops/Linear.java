@@ -6,12 +6,11 @@ package dev.loupe.ops;
  * @param weight [in, out]
  * @param bias [1, out], f32
  */
-public record Linear(Tensor weight, Tensor bias) {
+public record Linear(Weight weight, Tensor bias) {
   public Linear {
-    if (bias.cols() != weight.cols()) {
+    if (bias.cols() != weight.out()) {
       throw new IllegalArgumentException(
-          "a bias of %d for a weight [%d, %d]"
-              .formatted(bias.cols(), weight.rows(), weight.cols()));
+          "a bias of %d for a weight [%d, %d]".formatted(bias.cols(), weight.in(), weight.out()));
     }
   }
 }

@@ -101,8 +101,8 @@ public interface Ops extends AutoCloseable {
     return 1;
   }
 
-  /** out[r, v] = x[r] . table[v]; x [R, C], table [V, C] (wte or lm_head), out [R, V]. */
-  void logits(Tensor x, Tensor table, Tensor out);
+  /** out[r, v] = x[r] . head[v]; x [R, C], head of C to V, out [R, V]. */
+  void logits(Tensor x, Weight head, Tensor out);
 
   /** Copies the elements of {@code from} to {@code to}, which has the same shape. */
   void copy(Tensor from, Tensor to);

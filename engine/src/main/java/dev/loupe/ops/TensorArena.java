@@ -19,11 +19,8 @@ public interface TensorArena extends AutoCloseable {
    */
   Tensor activations(int rows, int cols);
 
-  /**
-   * The weight [in, out] of a {@link Linear}. Where and how the backend keeps it is its own matter;
-   * the CPU works on the mapped file itself.
-   */
-  Tensor weight(StoredTensor stored);
+  /** The weight [in, out] of a {@link Linear}. */
+  Weight weight(StoredTensor stored);
 
   /**
    * A table of a checkpoint, one row for each token or position, in the backend's memory; on the
@@ -32,11 +29,12 @@ public interface TensorArena extends AutoCloseable {
   Tensor table(StoredTensor stored);
 
   /**
-   * The matrix [V, C] that {@link Ops#logits} multiplies by.
+   * The head that {@link Ops#logits} multiplies by.
    *
+   * @param stored [V, C]
    * @param tied the table of the same values, where the head is tied to the embedding; else null
    */
-  Tensor head(StoredTensor stored, @Nullable Tensor tied);
+  Weight head(StoredTensor stored, @Nullable Tensor tied);
 
   /** A vector of a checkpoint as f32 [1, n]: biases and layer norms, which are small. */
   Tensor vector(StoredTensor stored);

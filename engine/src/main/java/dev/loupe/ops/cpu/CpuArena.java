@@ -2,6 +2,7 @@ package dev.loupe.ops.cpu;
 
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
+import dev.loupe.ops.Weight;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.Arena;
@@ -9,11 +10,16 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
-/** Off-heap memory; weights stay where the checkpoint mapped them. */
+/** Off-heap memory; tables stay where the checkpoint mapped them, weights are packed anew. */
 final class CpuArena implements TensorArena {
   private static final int CACHE_LINE = 64;
 
+  private final CpuOps ops;
   private final Arena arena = Arena.ofShared();
+
+  CpuArena(CpuOps ops) {
+    this.ops = ops;
+  }
 
   @Override
   public Tensor allocate(int rows, int cols) {
@@ -27,8 +33,8 @@ final class CpuArena implements TensorArena {
   }
 
   @Override
-  public Tensor weight(StoredTensor stored) {
-    return table(stored);
+  public Weight weight(StoredTensor stored) {
+    return ops.pack(stored, false, arena);
   }
 
   @Override
@@ -43,8 +49,8 @@ final class CpuArena implements TensorArena {
   }
 
   @Override
-  public Tensor head(StoredTensor stored, @Nullable Tensor tied) {
-    return tied == null ? table(stored) : tied;
+  public Weight head(StoredTensor stored, @Nullable Tensor tied) {
+    return ops.pack(stored, true, arena);
   }
 
   @Override

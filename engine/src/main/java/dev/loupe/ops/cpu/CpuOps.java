@@ -1,5 +1,6 @@
 package dev.loupe.ops.cpu;
 
+import dev.loupe.Precision;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Batch;
@@ -9,12 +10,15 @@ import dev.loupe.ops.Linear;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
+import dev.loupe.ops.Weight;
 import dev.loupe.weights.Activation;
-import dev.loupe.weights.DType;
+import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
+import java.util.Locale;
 import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * The operations on the CPU: what is split over which threads, tile by tile; the arithmetic itself
@@ -22,18 +26,10 @@ import java.util.function.Supplier;
  * threads does not change a bit of the result.
  */
 public final class CpuOps implements Ops {
-  /** Passes of at most this many rows stream the weights past them; more rows multiply by tiles. */
-  static final int STREAM_ROWS = 4;
-
-  /** Columns whose sums one streaming task keeps at hand. */
-  static final int STREAM_COLUMNS = 2048;
-
-  /** Vocabulary rows in one task of {@link #logits}; a multiple of 4. */
-  private static final int LOGIT_ROWS = 256;
-
   private final Team team;
   private final Arena arena = Arena.ofShared();
   private final Scratch[] scratch;
+  private final Panels.@Nullable Type weights; // null: what the checkpoint has
 
   /**
    * The CPU with the widest vectors it has.
@@ -41,21 +37,58 @@ public final class CpuOps implements Ops {
    * @param threads threads to work with; at least 1
    */
   public CpuOps(int threads) {
-    this(threads, InnerLoops::best);
+    this(threads, Precision.F32);
   }
 
-  CpuOps(int threads, Supplier<InnerLoops> loops) {
+  /**
+   * Likewise.
+   *
+   * @param precision what weights are kept as; F32 keeps halves that the checkpoint has, which is
+   *     exact
+   */
+  public CpuOps(int threads, Precision precision) {
+    this(threads, precision, InnerLoops::best);
+  }
+
+  CpuOps(int threads, Precision precision, Supplier<InnerLoops> loops) {
     if (threads < 1) {
       throw new IllegalArgumentException("%d threads; at least 1 is needed".formatted(threads));
     }
     team = new Team(threads);
+    weights =
+        switch (precision) {
+          case F32 -> null;
+          case F16 -> Panels.Type.F16;
+          case BF16 -> Panels.Type.BF16;
+          case INT8 -> Panels.Type.INT8;
+        };
     scratch = new Scratch[threads];
     Arrays.setAll(scratch, i -> new Scratch(loops.get(), arena));
   }
 
+  /** A weight of a checkpoint as panels for this machine's vectors. */
+  Panels pack(StoredTensor stored, boolean rows, Arena arena) {
+    Panels.Type type = weights;
+    if (type == null) {
+      type =
+          switch (stored.dtype()) {
+            case F64, F32 -> Panels.Type.F32;
+            case F16 -> Panels.Type.F16;
+            case BF16 -> Panels.Type.BF16;
+          };
+    }
+    int columns = scratch[0].loops.tileColumns();
+    Panels panels =
+        rows
+            ? Panels.ofRows(stored, type, columns, arena, team)
+            : Panels.ofColumns(stored, type, columns, arena, team);
+    Pages.forget(stored.data());
+    return panels;
+  }
+
   @Override
   public TensorArena arena() {
-    return new CpuArena();
+    return new CpuArena(this);
   }
 
   @Override
@@ -105,130 +138,130 @@ public final class CpuOps implements Ops {
 
   @Override
   public void linear(Tensor x, Linear w, Activation f, Tensor out) {
-    linear(x, w, out, false);
-    team.run(
-        out.rows(),
-        (row, worker) ->
-            scratch[worker].loops.activate(f, out.data(), out.offset(row, 0), out.cols()));
+    multiply(x, w.weight(), w.bias(), f, false, out);
   }
 
   @Override
   public void qkv(Tensor x, Linear w, AttentionInput in) {
-    linear(x, w, in.qkv(), false);
+    multiply(x, w.weight(), w.bias(), null, false, in.qkv());
     appendKv(in);
   }
 
   @Override
   public void linearResidual(Tensor x, Linear w, Tensor acc) {
-    linear(x, w, acc, true);
+    multiply(x, w.weight(), w.bias(), null, true, acc);
   }
 
-  private void linear(Tensor x, Linear w, Tensor out, boolean accumulate) {
-    same("inner width", x.cols(), w.weight().rows());
+  @Override
+  public void logits(Tensor x, Weight head, Tensor out) {
+    multiply(x, head, null, null, false, out);
+  }
+
+  /** What becomes of the sums of a product. */
+  private record Finish(
+      @Nullable Tensor bias, @Nullable Activation f, boolean accumulate, Tensor out) {}
+
+  private void multiply(
+      Tensor x,
+      Weight weight,
+      @Nullable Tensor bias,
+      @Nullable Activation f,
+      boolean accumulate,
+      Tensor out) {
+    Panels w = (Panels) weight;
+    same("inner width", x.cols(), w.in());
     same("rows", out.rows(), x.rows());
-    same("width", out.cols(), w.weight().cols());
-    int n = w.weight().cols();
-    if (x.rows() <= STREAM_ROWS) {
-      int workers = team.workers();
-      int tasks = workers * Math.ceilDiv(n, workers * STREAM_COLUMNS);
-      int columns = Math.ceilDiv(Math.ceilDiv(n, tasks), InnerLoops.LANES) * InnerLoops.LANES;
+    same("width", out.cols(), w.out());
+    Finish finish = new Finish(bias, f, accumulate, out);
+    if (x.rows() == 1) {
+      int each = Math.clamp(w.count() / (2L * team.workers()), 1, InnerLoops.STREAMS);
       team.run(
-          Math.ceilDiv(n, columns),
-          (i, worker) ->
-              stream(
-                  x,
-                  w,
-                  i * columns,
-                  Math.min(columns, n - i * columns),
-                  out,
-                  accumulate,
-                  scratch[worker]));
+          Math.ceilDiv(w.count(), each),
+          (i, worker) -> {
+            int panels = Math.min(each, w.count() - i * each);
+            stream(x, w, i * each, panels, finish, scratch[worker]);
+          });
     } else {
-      int columns = scratch[0].loops.tileColumns();
-      team.run(
-          Math.ceilDiv(n, columns),
-          (i, worker) ->
-              multiply(
-                  x,
-                  w,
-                  i * columns,
-                  Math.min(columns, n - i * columns),
-                  out,
-                  accumulate,
-                  scratch[worker]));
-    }
-  }
-
-  /** Columns n0 .. n0 + n - 1 of a few rows: each weight is read once, for all rows. */
-  private static void stream(
-      Tensor x, Linear w, int n0, int n, Tensor out, boolean accumulate, Scratch s) {
-    Tensor weight = w.weight();
-    boolean inPlace = weight.dtype() == DType.F32;
-    MemorySegment source =
-        inPlace ? weight.data() : s.panel((long) InnerLoops.STREAMS * STREAM_COLUMNS);
-    long stride = inPlace ? 4L * weight.cols() : 4L * n;
-    for (int m = 0; m < x.rows(); m++) {
-      copy(w.bias().data(), 4L * n0, s.sums, m * STREAM_COLUMNS, n);
-    }
-    for (int k = 0; k < weight.rows(); k += InnerLoops.STREAMS) {
-      int rows = Math.min(InnerLoops.STREAMS, weight.rows() - k);
-      if (!inPlace) {
-        for (int i = 0; i < rows; i++) {
-          s.loops.widen(
-              weight.dtype(), weight.data(), weight.offset(k + i, n0), n, source, stride * i);
-        }
-      }
-      long start = inPlace ? weight.offset(k, n0) : 0;
-      for (int m = 0; m < x.rows(); m++) {
-        s.loops.addRows(
-            x.data(), x.offset(m, k), rows, source, start, stride, n, s.sums, m * STREAM_COLUMNS);
-      }
-    }
-    for (int m = 0; m < x.rows(); m++) {
-      store(s.sums, m * STREAM_COLUMNS, n, out, m, n0, accumulate);
+      team.run(w.count(), (panel, worker) -> tiles(x, w, panel, finish, scratch[worker]));
     }
   }
 
   /**
-   * Columns n0 .. n0 + n - 1 of many rows: the columns are packed once, then stay in the cache.
-   * What stands beyond column n of a tile is computed along and not stored.
+   * Some panels of a product by one row: each weight is read once, from several places at a time.
    */
-  private static void multiply(
-      Tensor x, Linear w, int n0, int n, Tensor out, boolean accumulate, Scratch s) {
-    Tensor weight = w.weight();
-    int inner = weight.rows();
-    int columns = s.loops.tileColumns();
-    MemorySegment panel = s.panel((long) inner * columns);
-    for (int k = 0; k < inner; k++) {
-      long to = 4L * columns * k;
-      if (weight.dtype() == DType.F32) {
-        MemorySegment.copy(weight.data(), weight.offset(k, n0), panel, to, 4L * n);
-      } else {
-        s.loops.widen(weight.dtype(), weight.data(), weight.offset(k, n0), n, panel, to);
-      }
+  private static void stream(Tensor x, Panels w, int panel, int panels, Finish finish, Scratch s) {
+    int first = panel * w.columns();
+    int n = Math.min(panels * w.columns(), w.out() - first);
+    begin(finish, first, n, s.sums, 0);
+    s.loops.multiplyOne(x.data(), x.offset(0, 0), w, panel, panels, s.sums);
+    end(finish, s.sums, 0, 0, first, n, s.loops);
+  }
+
+  /** A panel of a product by many rows, which stays in the cache meanwhile. */
+  private static void tiles(Tensor x, Panels w, int panel, Finish finish, Scratch s) {
+    int columns = w.columns();
+    int first = panel * columns;
+    int n = Math.min(columns, w.out() - first);
+    MemorySegment wide = w.data();
+    long start = w.offset(panel);
+    if (w.type() != Panels.Type.F32) {
+      wide = s.panel((long) w.in() * columns);
+      start = 0;
+      s.loops.widen(w, panel, wide);
     }
-    for (int m = 0; m < x.rows(); m += InnerLoops.TILE_ROWS) {
-      int rows = Math.min(InnerLoops.TILE_ROWS, x.rows() - m);
+    for (int m = 0; m < x.rows(); m += s.loops.tileRows()) {
+      int rows = Math.min(s.loops.tileRows(), x.rows() - m);
       for (int i = 0; i < rows; i++) {
-        copy(w.bias().data(), 4L * n0, s.tile, i * columns, n);
+        begin(finish, first, n, s.tile, i * columns);
       }
-      s.loops.multiplyTile(x.data(), x.offset(m, 0), 4L * x.cols(), rows, inner, panel, s.tile);
+      if (w.type() == Panels.Type.INT8) {
+        addGroups(x, m, rows, w, panel, wide, s);
+      } else {
+        s.loops.multiplyTile(
+            x.data(), x.offset(m, 0), 4L * x.cols(), rows, w.in(), wide, start, s.tile);
+      }
       for (int i = 0; i < rows; i++) {
-        store(s.tile, i * columns, n, out, m + i, n0, accumulate);
+        end(finish, s.tile, i * columns, m + i, first, n, s.loops);
       }
     }
   }
 
-  private static void store(
-      float[] from, int offset, int n, Tensor out, int row, int column, boolean accumulate) {
-    long to = out.offset(row, column);
-    if (accumulate) {
+  /** Adds the sums of each group of inputs, scaled, in the order that one row's product has. */
+  private static void addGroups(
+      Tensor x, int m, int rows, Panels w, int panel, MemorySegment wide, Scratch s) {
+    int columns = w.columns();
+    for (int k = 0; k < w.in(); k += Panels.GROUP) {
+      int n = Math.min(Panels.GROUP, w.in() - k);
+      Arrays.fill(s.part, 0);
+      s.loops.multiplyTile(
+          x.data(), x.offset(m, k), 4L * x.cols(), rows, n, wide, 4L * columns * k, s.part);
+      long scales = w.scaleOffset(panel, k / Panels.GROUP);
+      InnerLoops.addScaled(s.part, 0, w.scales(), scales, rows, columns, s.tile, 0);
+    }
+  }
+
+  private static void begin(Finish finish, int first, int n, float[] sums, int at) {
+    if (finish.bias() == null) {
+      Arrays.fill(sums, at, at + n, 0);
+    } else {
+      copy(finish.bias().data(), 4L * first, sums, at, n);
+    }
+  }
+
+  private static void end(
+      Finish finish, float[] sums, int at, int row, int first, int n, InnerLoops loops) {
+    Tensor out = finish.out();
+    long to = out.offset(row, first);
+    if (finish.accumulate()) {
       for (int j = 0; j < n; j++) {
-        float sum = out.data().get(ScalarLoops.F32, to + 4L * j) + from[offset + j];
+        float sum = out.data().get(ScalarLoops.F32, to + 4L * j) + sums[at + j];
         out.data().set(ScalarLoops.F32, to + 4L * j, sum);
       }
-    } else {
-      MemorySegment.copy(from, offset, out.data(), ScalarLoops.F32, to, n);
+      return;
+    }
+    MemorySegment.copy(sums, at, out.data(), ScalarLoops.F32, to, n);
+    if (finish.f() != null) {
+      loops.activate(finish.f(), out.data(), to, n);
     }
   }
 
@@ -448,35 +481,6 @@ public final class CpuOps implements Ops {
   }
 
   @Override
-  public void logits(Tensor x, Tensor table, Tensor out) {
-    same("width", x.cols(), table.cols());
-    same("rows", out.rows(), x.rows());
-    same("vocabulary", out.cols(), table.rows());
-    team.run(
-        Math.ceilDiv(table.rows(), LOGIT_ROWS),
-        (i, worker) -> logitRows(x, table, i * LOGIT_ROWS, out, scratch[worker]));
-  }
-
-  private static void logitRows(Tensor x, Tensor table, int first, Tensor out, Scratch s) {
-    int width = table.cols();
-    int end = Math.min(table.rows(), first + LOGIT_ROWS);
-    for (int v = first; v < end; v += 4) {
-      int rows = Math.min(4, end - v);
-      MemorySegment source = table.data();
-      long start = table.offset(v, 0);
-      if (table.dtype() != DType.F32 || rows < 4) {
-        source = s.panel(4L * width);
-        s.loops.widen(table.dtype(), table.data(), start, rows * width, source, 0);
-        start = 0;
-      }
-      for (int m = 0; m < x.rows(); m++) {
-        s.loops.dotFour(x.data(), x.offset(m, 0), source, start, 4L * width, width, s.dots);
-        MemorySegment.copy(s.dots, 0, out.data(), ScalarLoops.F32, out.offset(m, v), rows);
-      }
-    }
-  }
-
-  @Override
   public void copy(Tensor from, Tensor to) {
     same("rows", from.rows(), to.rows());
     same("width", from.cols(), to.cols());
@@ -490,8 +494,12 @@ public final class CpuOps implements Ops {
 
   @Override
   public String device() {
-    return "cpu, %s, %d thread%s"
-        .formatted(scratch[0].loops, team.workers(), team.workers() == 1 ? "" : "s");
+    return "cpu, %s, %d thread%s%s"
+        .formatted(
+            scratch[0].loops,
+            team.workers(),
+            team.workers() == 1 ? "" : "s",
+            weights == null ? "" : ", " + weights.name().toLowerCase(Locale.ROOT) + " weights");
   }
 
   @Override

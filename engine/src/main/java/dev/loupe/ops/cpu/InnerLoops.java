@@ -1,7 +1,6 @@
 package dev.loupe.ops.cpu;
 
 import dev.loupe.weights.Activation;
-import dev.loupe.weights.DType;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -24,11 +23,8 @@ interface InnerLoops {
   /** Keys in one tile of attention; the online softmax rescales after each tile. */
   int KEYS = 64;
 
-  /** Rows of the matrix-multiply tile. */
-  int TILE_ROWS = 4;
-
-  /** Rows of weights that {@link #addRows} takes at once. */
-  int STREAMS = 8;
+  /** Panels that {@link #multiplyOne} takes at once: several streams keep memory busy. */
+  int STREAMS = 4;
 
   // exp(x) = 2^n exp(r), n = round(x / ln 2), ln 2 in two parts so that r is exact (Cody and
   // Waite).
@@ -39,38 +35,36 @@ interface InnerLoops {
   float LN2_LOW = -2.1219444e-4f;
   float ROUNDER = 0x1.8p23f; // adding it rounds to an integer, which stands in the low bits
 
-  /** Columns of the matrix-multiply tile: two hardware vectors. */
+  /** Rows of the matrix-multiply tile: as many as registers hold the sums of. */
+  int tileRows();
+
+  /** Columns of the matrix-multiply tile, and of a panel: two hardware vectors. */
   int tileColumns();
 
-  /** dst[i] = f32 of src[i], i &lt; n; exact. */
-  void widen(
-      DType dtype, MemorySegment src, long srcOffset, int n, MemorySegment dst, long dstOffset);
+  /**
+   * dst = the elements of {@code panel} as f32, those of INT8 without their scales; exact.
+   *
+   * @param dst [in, tileColumns()]
+   */
+  void widen(Panels w, int panel, MemorySegment dst);
 
   /**
-   * acc[j] += x[0] w[0, j] + x[1] w[1, j] + ..., in that order, for j &lt; n.
+   * sums[j] += x[0] w[0, j] + x[1] w[1, j] + ..., in that order, for the columns of {@code panels}
+   * panels; of INT8 the sum of each group of inputs is scaled, then added.
    *
-   * @param rows at most {@value #STREAMS} rows of w
-   * @param wStride bytes from one row of w to the next
+   * @param panels at most {@value #STREAMS}
+   * @param sums [panels, tileColumns()]
    */
-  void addRows(
-      MemorySegment x,
-      long xOffset,
-      int rows,
-      MemorySegment w,
-      long wOffset,
-      long wStride,
-      int n,
-      float[] acc,
-      int accOffset);
+  void multiplyOne(MemorySegment x, long xOffset, Panels w, int panel, int panels, float[] sums);
 
   /**
    * tile[m, j] += sum over k of x[m, k] panel[k, j], k ascending.
    *
    * @param xStride bytes from one row of x to the next
-   * @param rows at most {@value #TILE_ROWS}
+   * @param rows at most {@link #tileRows}
    * @param inner number of k
-   * @param panel [inner, tileColumns()]
-   * @param tile [TILE_ROWS, tileColumns()]
+   * @param panel [inner, tileColumns()] from panelOffset on
+   * @param tile [tileRows(), tileColumns()]
    */
   void multiplyTile(
       MemorySegment x,
@@ -79,17 +73,8 @@ interface InnerLoops {
       int rows,
       int inner,
       MemorySegment panel,
+      long panelOffset,
       float[] tile);
-
-  /** dots[i] = x . w[i] for four rows of w, {@code wStride} bytes apart. */
-  void dotFour(
-      MemorySegment x,
-      long xOffset,
-      MemorySegment w,
-      long wOffset,
-      long wStride,
-      int n,
-      float[] dots);
 
   /** Sum of x. */
   float sum(MemorySegment x, long xOffset, int n);
@@ -145,6 +130,25 @@ interface InnerLoops {
     return ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()
         ? new VectorLoops()
         : new ScalarLoops();
+  }
+
+  /** to[i, j] += from[i, j] scales[j] for {@code rows} rows of {@code columns}. */
+  static void addScaled(
+      float[] from,
+      int fromOffset,
+      MemorySegment scales,
+      long scalesOffset,
+      int rows,
+      int columns,
+      float[] to,
+      int toOffset) {
+    for (int j = 0; j < columns; j++) {
+      float scale = scales.get(ScalarLoops.F32, scalesOffset + 4L * j);
+      for (int i = 0; i < rows; i++) {
+        int at = i * columns + j;
+        to[toOffset + at] = Math.fma(from[fromOffset + at], scale, to[toOffset + at]);
+      }
+    }
   }
 
   /** Folds {@value #LANES} lanes from {@code offset} on, in halves. */

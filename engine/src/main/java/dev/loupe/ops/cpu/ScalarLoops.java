@@ -1,7 +1,6 @@
 package dev.loupe.ops.cpu;
 
 import dev.loupe.weights.Activation;
-import dev.loupe.weights.DType;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
@@ -12,7 +11,15 @@ final class ScalarLoops implements InnerLoops {
   static final ValueLayout.OfFloat F32 =
       ValueLayout.JAVA_FLOAT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
+  static final ValueLayout.OfShort I16 =
+      ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
+
   private final float[] lanes = new float[LANES];
+
+  @Override
+  public int tileRows() {
+    return 4;
+  }
 
   @Override
   public int tileColumns() {
@@ -25,58 +32,50 @@ final class ScalarLoops implements InnerLoops {
   }
 
   @Override
-  public void widen(
-      DType dtype, MemorySegment src, long srcOffset, int n, MemorySegment dst, long dstOffset) {
-    widen(dtype, src, srcOffset, n, dst, dstOffset, lanes);
-  }
-
-  static void widen(
-      DType dtype,
-      MemorySegment src,
-      long srcOffset,
-      int n,
-      MemorySegment dst,
-      long dstOffset,
-      float[] chunk) {
-    for (int i = 0; i < n; i += LANES) {
-      int count = Math.min(LANES, n - i);
-      dtype.decode(src, srcOffset + (long) dtype.bytes() * i, chunk, 0, count);
-      MemorySegment.copy(chunk, 0, dst, F32, dstOffset + 4L * i, count);
+  public void widen(Panels w, int panel, MemorySegment dst) {
+    for (int i = 0; i < w.in() * w.columns(); i++) {
+      dst.set(F32, 4L * i, element(w, panel, i));
     }
   }
 
-  @Override
-  public void addRows(
-      MemorySegment x,
-      long xOffset,
-      int rows,
-      MemorySegment w,
-      long wOffset,
-      long wStride,
-      int n,
-      float[] acc,
-      int accOffset) {
-    addRows(x, xOffset, rows, w, wOffset, wStride, 0, n, acc, accOffset);
+  /** Element {@code i} of a panel, [in, columns], that of INT8 without its scale. */
+  static float element(Panels w, int panel, int i) {
+    long at = w.offset(panel) + (long) i * w.type().bytes;
+    return switch (w.type()) {
+      case F32 -> w.data().get(F32, at);
+      case F16 -> Float.float16ToFloat(w.data().get(I16, at));
+      case BF16 -> Float.intBitsToFloat(w.data().get(I16, at) << 16);
+      case INT8 -> w.data().get(ValueLayout.JAVA_BYTE, at);
+    };
   }
 
-  /** The columns {@code from .. n - 1} of {@link #addRows}. */
-  static void addRows(
-      MemorySegment x,
-      long xOffset,
-      int rows,
-      MemorySegment w,
-      long wOffset,
-      long wStride,
-      int from,
-      int n,
-      float[] acc,
-      int accOffset) {
-    for (int j = from; j < n; j++) {
-      float a = acc[accOffset + j];
-      for (int k = 0; k < rows; k++) {
-        a = Math.fma(x.get(F32, xOffset + 4L * k), w.get(F32, wOffset + wStride * k + 4L * j), a);
+  @Override
+  public void multiplyOne(
+      MemorySegment x, long xOffset, Panels w, int panel, int panels, float[] sums) {
+    int columns = w.columns();
+    int group = w.type() == Panels.Type.INT8 ? Panels.GROUP : w.in();
+    float[] part = new float[columns];
+    for (int p = 0; p < panels; p++) {
+      for (int first = 0; first < w.in(); first += group) {
+        boolean scaled = w.type() == Panels.Type.INT8;
+        if (scaled) {
+          Arrays.fill(part, 0);
+        } else {
+          System.arraycopy(sums, p * columns, part, 0, columns);
+        }
+        for (int k = first; k < Math.min(w.in(), first + group); k++) {
+          float xk = x.get(F32, xOffset + 4L * k);
+          for (int j = 0; j < columns; j++) {
+            part[j] = Math.fma(xk, element(w, panel + p, k * columns + j), part[j]);
+          }
+        }
+        if (scaled) {
+          long scales = w.scaleOffset(panel + p, first / group);
+          InnerLoops.addScaled(part, 0, w.scales(), scales, 1, columns, sums, p * columns);
+        } else {
+          System.arraycopy(part, 0, sums, p * columns, columns);
+        }
       }
-      acc[accOffset + j] = a;
     }
   }
 
@@ -88,6 +87,7 @@ final class ScalarLoops implements InnerLoops {
       int rows,
       int inner,
       MemorySegment panel,
+      long panelOffset,
       float[] tile) {
     int columns = tileColumns();
     for (int m = 0; m < rows; m++) {
@@ -95,41 +95,10 @@ final class ScalarLoops implements InnerLoops {
         float xk = x.get(F32, xOffset + xStride * m + 4L * k);
         for (int j = 0; j < columns; j++) {
           int t = m * columns + j;
-          tile[t] = Math.fma(xk, panel.get(F32, 4L * ((long) k * columns + j)), tile[t]);
+          long at = panelOffset + 4L * ((long) k * columns + j);
+          tile[t] = Math.fma(xk, panel.get(F32, at), tile[t]);
         }
       }
-    }
-  }
-
-  @Override
-  public void dotFour(
-      MemorySegment x,
-      long xOffset,
-      MemorySegment w,
-      long wOffset,
-      long wStride,
-      int n,
-      float[] dots) {
-    for (int i = 0; i < 4; i++) {
-      Arrays.fill(lanes, 0);
-      addProducts(x, xOffset, w, wOffset + wStride * i, 0, n, lanes, 0);
-      dots[i] = InnerLoops.fold(lanes, 0);
-    }
-  }
-
-  /** lanes[k mod 16] += x[k] w[k] for k from {@code from}, a multiple of 16, to n - 1. */
-  static void addProducts(
-      MemorySegment x,
-      long xOffset,
-      MemorySegment w,
-      long wOffset,
-      int from,
-      int n,
-      float[] lanes,
-      int lane) {
-    for (int k = from; k < n; k++) {
-      int l = lane + k % LANES;
-      lanes[l] = Math.fma(x.get(F32, xOffset + 4L * k), w.get(F32, wOffset + 4L * k), lanes[l]);
     }
   }
 

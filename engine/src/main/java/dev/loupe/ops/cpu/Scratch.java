@@ -16,11 +16,13 @@ final class Scratch {
   /** Of one row of attention: entropy, distance, and up to 16 keys with their weights. */
   final float[] statistics = new float[AttentionPlan.statisticsOf(AttentionPlan.MAX_TOP)];
 
-  /** Four dot products. */
-  final float[] dots = new float[4];
-
-  /** [TILE_ROWS, tileColumns] sums of a matrix multiply. */
+  /** [tileRows, tileColumns] sums of a matrix product, and of a part of it. */
   final float[] tile;
+
+  final float[] part;
+
+  /** [STREAMS, tileColumns] sums of a product by one row. */
+  final float[] sums;
 
   /** Running maximum and denominator of each row of a block. */
   final float[] max = new float[Batch.BLOCK_ROWS];
@@ -30,16 +32,15 @@ final class Scratch {
   /** Unnormalised output [BLOCK_ROWS, D]. */
   float[] output = new float[0];
 
-  /** [rows, columns] sums of a streamed matrix-vector product. */
-  final float[] sums = new float[CpuOps.STREAM_ROWS * CpuOps.STREAM_COLUMNS];
-
   private MemorySegment panel = MemorySegment.NULL;
   private final Arena arena;
 
   Scratch(InnerLoops loops, Arena arena) {
     this.loops = loops;
     this.arena = arena;
-    this.tile = new float[InnerLoops.TILE_ROWS * loops.tileColumns()];
+    this.tile = new float[loops.tileRows() * loops.tileColumns()];
+    this.part = new float[tile.length];
+    this.sums = new float[InnerLoops.STREAMS * loops.tileColumns()];
   }
 
   /** At least {@code elements} f32 of memory, undefined; grows and is kept. */

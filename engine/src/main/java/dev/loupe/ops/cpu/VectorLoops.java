@@ -1,13 +1,13 @@
 package dev.loupe.ops.cpu;
 
 import dev.loupe.weights.Activation;
-import dev.loupe.weights.DType;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteOrder;
+import java.util.Arrays;
+import jdk.incubator.vector.ByteVector;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
 import jdk.incubator.vector.ShortVector;
-import jdk.incubator.vector.VectorMask;
 import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorShape;
 import jdk.incubator.vector.VectorSpecies;
@@ -22,11 +22,16 @@ final class VectorLoops implements InnerLoops {
   private static final VectorSpecies<Integer> I = F.withLanes(int.class);
   private static final VectorSpecies<Short> S =
       VectorSpecies.of(short.class, VectorShape.forBitSize(F.vectorBitSize() / 2));
+  private static final VectorSpecies<Byte> B =
+      VectorSpecies.of(byte.class, VectorShape.forBitSize(Math.max(64, F.vectorBitSize() / 4)));
   private static final int W = F.length();
+  // AVX-512 has 32 registers, narrower vectors have 16: sums, two of a panel, one of x
+  private static final int TILE_ROWS = W == 16 ? 8 : 4;
   private static final ByteOrder LE = ByteOrder.LITTLE_ENDIAN;
   private static final int ROUNDER_BITS = Float.floatToRawIntBits(ROUNDER);
 
-  private final float[] lanes = new float[4 * LANES];
+  private final float[] lanes = new float[LANES];
+  private final float[] part = new float[STREAMS * 2 * W]; // sums of a group of inputs
 
   private static VectorSpecies<Float> species() {
     int preferred = Math.clamp(FloatVector.SPECIES_PREFERRED.vectorBitSize(), 128, 512);
@@ -47,111 +52,348 @@ final class VectorLoops implements InnerLoops {
   }
 
   @Override
+  public int tileRows() {
+    return TILE_ROWS;
+  }
+
+  @Override
   public int tileColumns() {
     return 2 * W;
   }
 
   @Override
-  public void widen(
-      DType dtype, MemorySegment src, long srcOffset, int n, MemorySegment dst, long dstOffset) {
-    int whole = 0;
-    if (dtype == DType.F16 || dtype == DType.BF16) {
-      whole = n - n % W;
-      for (int i = 0; i < whole; i += W) {
-        ShortVector half = ShortVector.fromMemorySegment(S, src, srcOffset + 2L * i, LE);
-        FloatVector wide = dtype == DType.F16 ? widenF16(half) : widenBf16(half);
-        wide.intoMemorySegment(dst, dstOffset + 4L * i, LE);
+  public void widen(Panels w, int panel, MemorySegment dst) {
+    int n = w.in() * w.columns();
+    long from = w.offset(panel);
+    switch (w.type()) {
+      case F32 -> MemorySegment.copy(w.data(), from, dst, 0, 4L * n);
+      case F16 -> {
+        for (int i = 0; i < n; i += W) {
+          loadF16(w.data(), from + 2L * i).intoMemorySegment(dst, 4L * i, LE);
+        }
+      }
+      case BF16 -> {
+        for (int i = 0; i < n; i += W) {
+          loadBf16(w.data(), from + 2L * i).intoMemorySegment(dst, 4L * i, LE);
+        }
+      }
+      case INT8 -> {
+        for (int i = 0; i < n; i += W) {
+          loadByte(w.data(), from + i).intoMemorySegment(dst, 4L * i, LE);
+        }
       }
     }
-    long rest = srcOffset + (long) dtype.bytes() * whole;
-    ScalarLoops.widen(dtype, src, rest, n - whole, dst, dstOffset + 4L * whole, lanes);
   }
 
-  private static FloatVector widenBf16(ShortVector half) {
+  private static FloatVector loadBf16(MemorySegment s, long offset) {
+    ShortVector half = ShortVector.fromMemorySegment(S, s, offset, LE);
     IntVector bits = (IntVector) half.convertShape(VectorOperators.ZERO_EXTEND_S2I, I, 0);
     return bits.lanewise(VectorOperators.LSHL, 16).reinterpretAsFloats();
   }
 
   /**
    * Moves exponent and fraction into an f32's places and multiplies by 2^112, the difference of the
-   * exponent biases, which also normalises subnormals; infinities and NaN get the exponent of all
-   * ones.
+   * exponent biases, which also normalises subnormals. Infinities and NaN are not packed.
    */
-  private static FloatVector widenF16(ShortVector half) {
+  private static FloatVector loadF16(MemorySegment s, long offset) {
+    ShortVector half = ShortVector.fromMemorySegment(S, s, offset, LE);
     IntVector h = (IntVector) half.convertShape(VectorOperators.S2I, I, 0);
-    IntVector magnitude = h.and(0x7fff).lanewise(VectorOperators.LSHL, 13);
-    FloatVector scaled = magnitude.reinterpretAsFloats().mul(0x1p112f);
-    VectorMask<Integer> special = magnitude.compare(VectorOperators.GE, 0x7c00 << 13);
-    IntVector bits =
-        scaled.reinterpretAsInts().blend(magnitude.or(0x7f800000), special).or(h.and(0x80000000));
-    return bits.reinterpretAsFloats();
+    FloatVector magnitude =
+        h.and(0x7fff).lanewise(VectorOperators.LSHL, 13).reinterpretAsFloats().mul(0x1p112f);
+    return magnitude.reinterpretAsInts().or(h.and(0x80000000)).reinterpretAsFloats();
+  }
+
+  private static FloatVector loadByte(MemorySegment s, long offset) {
+    return (FloatVector)
+        ByteVector.fromMemorySegment(B, s, offset, LE).convertShape(VectorOperators.B2F, F, 0);
   }
 
   @Override
-  public void addRows(
-      MemorySegment x,
-      long xOffset,
-      int rows,
-      MemorySegment w,
-      long wOffset,
-      long wStride,
-      int n,
-      float[] acc,
-      int accOffset) {
-    int whole = n - n % W;
-    if (rows == STREAMS) {
-      addEightRows(x, xOffset, w, wOffset, wStride, whole, acc, accOffset);
-    } else {
-      for (int k = 0; k < rows; k++) {
-        float xk = x.get(ScalarLoops.F32, xOffset + 4L * k);
-        for (int j = 0; j < whole; j += W) {
-          FloatVector a = FloatVector.fromArray(F, acc, accOffset + j);
-          FloatVector.broadcast(F, xk)
-              .fma(load(w, wOffset + wStride * k + 4L * j), a)
-              .intoArray(acc, accOffset + j);
+  public void multiplyOne(
+      MemorySegment x, long xOffset, Panels w, int panel, int panels, float[] sums) {
+    int p = 0;
+    if (panels == STREAMS) {
+      multiplyFour(x, xOffset, w, panel, sums);
+      p = STREAMS;
+    }
+    for (; p < panels; p++) {
+      multiplyPanel(x, xOffset, w, panel + p, sums, 2 * W * p);
+    }
+  }
+
+  private void multiplyFour(MemorySegment x, long xOffset, Panels w, int panel, float[] sums) {
+    int in = w.in();
+    MemorySegment data = w.data();
+    long start = w.offset(panel);
+    long stride = w.panelBytes();
+    switch (w.type()) {
+      case F32 -> fourF32(x, xOffset, in, data, start, stride, sums, 0);
+      case BF16 -> fourBf16(x, xOffset, in, data, start, stride, sums, 0);
+      case F16 -> {
+        twoF16(x, xOffset, in, data, start, stride, sums, 0);
+        twoF16(x, xOffset, in, data, start + 2 * stride, stride, sums, 4 * W);
+      }
+      case INT8 -> {
+        for (int first = 0; first < in; first += Panels.GROUP) {
+          int n = Math.min(Panels.GROUP, in - first);
+          Arrays.fill(part, 0);
+          fourInt8(x, xOffset + 4L * first, n, data, start + 2L * W * first, stride, part, 0);
+          for (int p = 0; p < STREAMS; p++) {
+            addScaled(2 * W * p, w, panel + p, first, sums, 2 * W * p);
+          }
         }
       }
     }
-    ScalarLoops.addRows(x, xOffset, rows, w, wOffset, wStride, whole, n, acc, accOffset);
   }
 
-  // Eight streams keep the memory's prefetchers busy; the sums wait in registers meanwhile.
-  private static void addEightRows(
+  private void addScaled(int from, Panels w, int panel, int first, float[] sums, int at) {
+    long scales = w.scaleOffset(panel, first / Panels.GROUP);
+    for (int j = 0; j < 2 * W; j += W) {
+      FloatVector.fromArray(F, part, from + j)
+          .fma(load(w.scales(), scales + 4L * j), FloatVector.fromArray(F, sums, at + j))
+          .intoArray(sums, at + j);
+    }
+  }
+
+  private void multiplyPanel(
+      MemorySegment x, long xOffset, Panels w, int panel, float[] sums, int at) {
+    int in = w.in();
+    MemorySegment data = w.data();
+    long start = w.offset(panel);
+    switch (w.type()) {
+      case F32 -> oneF32(x, xOffset, in, data, start, sums, at);
+      case BF16 -> oneBf16(x, xOffset, in, data, start, sums, at);
+      case F16 -> oneF16(x, xOffset, in, data, start, sums, at);
+      case INT8 -> {
+        for (int first = 0; first < in; first += Panels.GROUP) {
+          int n = Math.min(Panels.GROUP, in - first);
+          Arrays.fill(part, 0, 2 * W, 0);
+          oneInt8(x, xOffset + 4L * first, n, data, start + 2L * W * first, part, 0);
+          addScaled(0, w, panel, first, sums, at);
+        }
+      }
+    }
+  }
+
+  // One method for each type and number of streams: the compiler keeps sums in registers where
+  // every one has a name and the loop is small enough to be compiled whole.
+
+  private static void fourF32(
       MemorySegment x,
       long xOffset,
+      int inner,
       MemorySegment w,
-      long w0,
-      long wStride,
-      int n,
-      float[] acc,
-      int accOffset) {
-    FloatVector x0 = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset));
-    FloatVector x1 = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4));
-    FloatVector x2 = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 8));
-    FloatVector x3 = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 12));
-    FloatVector x4 = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 16));
-    FloatVector x5 = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 20));
-    FloatVector x6 = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 24));
-    FloatVector x7 = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 28));
-    long w1 = w0 + wStride;
-    long w2 = w1 + wStride;
-    long w3 = w2 + wStride;
-    long w4 = w3 + wStride;
-    long w5 = w4 + wStride;
-    long w6 = w5 + wStride;
-    long w7 = w6 + wStride;
-    for (int j = 0; j < n; j += W) {
-      long c = 4L * j;
-      FloatVector a = x0.fma(load(w, w0 + c), FloatVector.fromArray(F, acc, accOffset + j));
-      a = x1.fma(load(w, w1 + c), a);
-      a = x2.fma(load(w, w2 + c), a);
-      a = x3.fma(load(w, w3 + c), a);
-      a = x4.fma(load(w, w4 + c), a);
-      a = x5.fma(load(w, w5 + c), a);
-      a = x6.fma(load(w, w6 + c), a);
-      a = x7.fma(load(w, w7 + c), a);
-      a.intoArray(acc, accOffset + j);
+      long start,
+      long stride,
+      float[] sums,
+      int at) {
+    FloatVector s0 = FloatVector.fromArray(F, sums, at);
+    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+    FloatVector s2 = FloatVector.fromArray(F, sums, at + 2 * W);
+    FloatVector s3 = FloatVector.fromArray(F, sums, at + 3 * W);
+    FloatVector s4 = FloatVector.fromArray(F, sums, at + 4 * W);
+    FloatVector s5 = FloatVector.fromArray(F, sums, at + 5 * W);
+    FloatVector s6 = FloatVector.fromArray(F, sums, at + 6 * W);
+    FloatVector s7 = FloatVector.fromArray(F, sums, at + 7 * W);
+    long p0 = start;
+    long p1 = start + stride;
+    long p2 = start + 2 * stride;
+    long p3 = start + 3 * stride;
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      long o = 8L * W * k;
+      s0 = xk.fma(load(w, p0 + o), s0);
+      s1 = xk.fma(load(w, p0 + o + 4L * W), s1);
+      s2 = xk.fma(load(w, p1 + o), s2);
+      s3 = xk.fma(load(w, p1 + o + 4L * W), s3);
+      s4 = xk.fma(load(w, p2 + o), s4);
+      s5 = xk.fma(load(w, p2 + o + 4L * W), s5);
+      s6 = xk.fma(load(w, p3 + o), s6);
+      s7 = xk.fma(load(w, p3 + o + 4L * W), s7);
     }
+    s0.intoArray(sums, at);
+    s1.intoArray(sums, at + W);
+    s2.intoArray(sums, at + 2 * W);
+    s3.intoArray(sums, at + 3 * W);
+    s4.intoArray(sums, at + 4 * W);
+    s5.intoArray(sums, at + 5 * W);
+    s6.intoArray(sums, at + 6 * W);
+    s7.intoArray(sums, at + 7 * W);
+  }
+
+  private static void oneF32(
+      MemorySegment x, long xOffset, int inner, MemorySegment w, long start, float[] sums, int at) {
+    FloatVector s0 = FloatVector.fromArray(F, sums, at);
+    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+    long p0 = start;
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      long o = 8L * W * k;
+      s0 = xk.fma(load(w, p0 + o), s0);
+      s1 = xk.fma(load(w, p0 + o + 4L * W), s1);
+    }
+    s0.intoArray(sums, at);
+    s1.intoArray(sums, at + W);
+  }
+
+  private static void fourBf16(
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long start,
+      long stride,
+      float[] sums,
+      int at) {
+    FloatVector s0 = FloatVector.fromArray(F, sums, at);
+    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+    FloatVector s2 = FloatVector.fromArray(F, sums, at + 2 * W);
+    FloatVector s3 = FloatVector.fromArray(F, sums, at + 3 * W);
+    FloatVector s4 = FloatVector.fromArray(F, sums, at + 4 * W);
+    FloatVector s5 = FloatVector.fromArray(F, sums, at + 5 * W);
+    FloatVector s6 = FloatVector.fromArray(F, sums, at + 6 * W);
+    FloatVector s7 = FloatVector.fromArray(F, sums, at + 7 * W);
+    long p0 = start;
+    long p1 = start + stride;
+    long p2 = start + 2 * stride;
+    long p3 = start + 3 * stride;
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      long o = 4L * W * k;
+      s0 = xk.fma(loadBf16(w, p0 + o), s0);
+      s1 = xk.fma(loadBf16(w, p0 + o + 2L * W), s1);
+      s2 = xk.fma(loadBf16(w, p1 + o), s2);
+      s3 = xk.fma(loadBf16(w, p1 + o + 2L * W), s3);
+      s4 = xk.fma(loadBf16(w, p2 + o), s4);
+      s5 = xk.fma(loadBf16(w, p2 + o + 2L * W), s5);
+      s6 = xk.fma(loadBf16(w, p3 + o), s6);
+      s7 = xk.fma(loadBf16(w, p3 + o + 2L * W), s7);
+    }
+    s0.intoArray(sums, at);
+    s1.intoArray(sums, at + W);
+    s2.intoArray(sums, at + 2 * W);
+    s3.intoArray(sums, at + 3 * W);
+    s4.intoArray(sums, at + 4 * W);
+    s5.intoArray(sums, at + 5 * W);
+    s6.intoArray(sums, at + 6 * W);
+    s7.intoArray(sums, at + 7 * W);
+  }
+
+  private static void oneBf16(
+      MemorySegment x, long xOffset, int inner, MemorySegment w, long start, float[] sums, int at) {
+    FloatVector s0 = FloatVector.fromArray(F, sums, at);
+    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+    long p0 = start;
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      long o = 4L * W * k;
+      s0 = xk.fma(loadBf16(w, p0 + o), s0);
+      s1 = xk.fma(loadBf16(w, p0 + o + 2L * W), s1);
+    }
+    s0.intoArray(sums, at);
+    s1.intoArray(sums, at + W);
+  }
+
+  private static void twoF16(
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long start,
+      long stride,
+      float[] sums,
+      int at) {
+    FloatVector s0 = FloatVector.fromArray(F, sums, at);
+    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+    FloatVector s2 = FloatVector.fromArray(F, sums, at + 2 * W);
+    FloatVector s3 = FloatVector.fromArray(F, sums, at + 3 * W);
+    long p0 = start;
+    long p1 = start + stride;
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      long o = 4L * W * k;
+      s0 = xk.fma(loadF16(w, p0 + o), s0);
+      s1 = xk.fma(loadF16(w, p0 + o + 2L * W), s1);
+      s2 = xk.fma(loadF16(w, p1 + o), s2);
+      s3 = xk.fma(loadF16(w, p1 + o + 2L * W), s3);
+    }
+    s0.intoArray(sums, at);
+    s1.intoArray(sums, at + W);
+    s2.intoArray(sums, at + 2 * W);
+    s3.intoArray(sums, at + 3 * W);
+  }
+
+  private static void oneF16(
+      MemorySegment x, long xOffset, int inner, MemorySegment w, long start, float[] sums, int at) {
+    FloatVector s0 = FloatVector.fromArray(F, sums, at);
+    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+    long p0 = start;
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      long o = 4L * W * k;
+      s0 = xk.fma(loadF16(w, p0 + o), s0);
+      s1 = xk.fma(loadF16(w, p0 + o + 2L * W), s1);
+    }
+    s0.intoArray(sums, at);
+    s1.intoArray(sums, at + W);
+  }
+
+  private static void fourInt8(
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long start,
+      long stride,
+      float[] sums,
+      int at) {
+    FloatVector s0 = FloatVector.fromArray(F, sums, at);
+    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+    FloatVector s2 = FloatVector.fromArray(F, sums, at + 2 * W);
+    FloatVector s3 = FloatVector.fromArray(F, sums, at + 3 * W);
+    FloatVector s4 = FloatVector.fromArray(F, sums, at + 4 * W);
+    FloatVector s5 = FloatVector.fromArray(F, sums, at + 5 * W);
+    FloatVector s6 = FloatVector.fromArray(F, sums, at + 6 * W);
+    FloatVector s7 = FloatVector.fromArray(F, sums, at + 7 * W);
+    long p0 = start;
+    long p1 = start + stride;
+    long p2 = start + 2 * stride;
+    long p3 = start + 3 * stride;
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      long o = 2L * W * k;
+      s0 = xk.fma(loadByte(w, p0 + o), s0);
+      s1 = xk.fma(loadByte(w, p0 + o + W), s1);
+      s2 = xk.fma(loadByte(w, p1 + o), s2);
+      s3 = xk.fma(loadByte(w, p1 + o + W), s3);
+      s4 = xk.fma(loadByte(w, p2 + o), s4);
+      s5 = xk.fma(loadByte(w, p2 + o + W), s5);
+      s6 = xk.fma(loadByte(w, p3 + o), s6);
+      s7 = xk.fma(loadByte(w, p3 + o + W), s7);
+    }
+    s0.intoArray(sums, at);
+    s1.intoArray(sums, at + W);
+    s2.intoArray(sums, at + 2 * W);
+    s3.intoArray(sums, at + 3 * W);
+    s4.intoArray(sums, at + 4 * W);
+    s5.intoArray(sums, at + 5 * W);
+    s6.intoArray(sums, at + 6 * W);
+    s7.intoArray(sums, at + 7 * W);
+  }
+
+  private static void oneInt8(
+      MemorySegment x, long xOffset, int inner, MemorySegment w, long start, float[] sums, int at) {
+    FloatVector s0 = FloatVector.fromArray(F, sums, at);
+    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+    long p0 = start;
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      long o = 2L * W * k;
+      s0 = xk.fma(loadByte(w, p0 + o), s0);
+      s1 = xk.fma(loadByte(w, p0 + o + W), s1);
+    }
+    s0.intoArray(sums, at);
+    s1.intoArray(sums, at + W);
   }
 
   @Override
@@ -162,28 +404,30 @@ final class VectorLoops implements InnerLoops {
       int rows,
       int inner,
       MemorySegment panel,
+      long panelOffset,
       float[] tile) {
-    if (rows == TILE_ROWS) {
-      multiplyFourRows(x, xOffset, xStride, inner, panel, tile);
-      return;
-    }
-    for (int m = 0; m < rows; m++) {
-      int t = m * 2 * W;
-      FloatVector a = FloatVector.fromArray(F, tile, t);
-      FloatVector b = FloatVector.fromArray(F, tile, t + W);
-      for (int k = 0; k < inner; k++) {
-        FloatVector xk =
-            FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + xStride * m + 4L * k));
-        a = xk.fma(load(panel, 8L * W * k), a);
-        b = xk.fma(load(panel, 8L * W * k + 4L * W), b);
+    if (rows == 8) {
+      multiplyEightRows(x, xOffset, xStride, inner, panel, panelOffset, tile);
+    } else if (rows == 4) {
+      multiplyFourRows(x, xOffset, xStride, inner, panel, panelOffset, tile);
+    } else {
+      for (int m = 0; m < rows; m++) {
+        oneF32(x, xOffset + xStride * m, inner, panel, panelOffset, tile, 2 * W * m);
       }
-      a.intoArray(tile, t);
-      b.intoArray(tile, t + W);
     }
   }
 
   private static void multiplyFourRows(
-      MemorySegment x, long x0, long xStride, int inner, MemorySegment panel, float[] tile) {
+      MemorySegment x,
+      long x0,
+      long xStride,
+      int inner,
+      MemorySegment panel,
+      long panelOffset,
+      float[] tile) {
+    long x1 = x0 + xStride;
+    long x2 = x1 + xStride;
+    long x3 = x2 + xStride;
     FloatVector a0 = FloatVector.fromArray(F, tile, 0);
     FloatVector b0 = FloatVector.fromArray(F, tile, W);
     FloatVector a1 = FloatVector.fromArray(F, tile, 2 * W);
@@ -192,13 +436,10 @@ final class VectorLoops implements InnerLoops {
     FloatVector b2 = FloatVector.fromArray(F, tile, 5 * W);
     FloatVector a3 = FloatVector.fromArray(F, tile, 6 * W);
     FloatVector b3 = FloatVector.fromArray(F, tile, 7 * W);
-    long x1 = x0 + xStride;
-    long x2 = x1 + xStride;
-    long x3 = x2 + xStride;
     for (int k = 0; k < inner; k++) {
+      FloatVector p = load(panel, panelOffset + 8L * W * k);
+      FloatVector q = load(panel, panelOffset + 8L * W * k + 4L * W);
       long c = 4L * k;
-      FloatVector p = load(panel, 8L * W * k);
-      FloatVector q = load(panel, 8L * W * k + 4L * W);
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x0 + c));
       a0 = xk.fma(p, a0);
       b0 = xk.fma(q, b0);
@@ -222,39 +463,82 @@ final class VectorLoops implements InnerLoops {
     b3.intoArray(tile, 7 * W);
   }
 
-  // Vectors narrower than 16 lanes pass over the row once for each part of the lanes.
-  @Override
-  public void dotFour(
+  private static void multiplyEightRows(
       MemorySegment x,
-      long xOffset,
-      MemorySegment w,
-      long wOffset,
-      long wStride,
-      int n,
-      float[] dots) {
-    int whole = n - n % LANES;
-    for (int part = 0; part < LANES; part += W) {
-      FloatVector a0 = FloatVector.zero(F);
-      FloatVector a1 = a0;
-      FloatVector a2 = a0;
-      FloatVector a3 = a0;
-      for (int k = part; k < whole; k += LANES) {
-        long c = wOffset + 4L * k;
-        FloatVector xk = load(x, xOffset + 4L * k);
-        a0 = xk.fma(load(w, c), a0);
-        a1 = xk.fma(load(w, c + wStride), a1);
-        a2 = xk.fma(load(w, c + 2 * wStride), a2);
-        a3 = xk.fma(load(w, c + 3 * wStride), a3);
-      }
-      a0.intoArray(lanes, part);
-      a1.intoArray(lanes, LANES + part);
-      a2.intoArray(lanes, 2 * LANES + part);
-      a3.intoArray(lanes, 3 * LANES + part);
+      long x0,
+      long xStride,
+      int inner,
+      MemorySegment panel,
+      long panelOffset,
+      float[] tile) {
+    long x1 = x0 + xStride;
+    long x2 = x1 + xStride;
+    long x3 = x2 + xStride;
+    long x4 = x3 + xStride;
+    long x5 = x4 + xStride;
+    long x6 = x5 + xStride;
+    long x7 = x6 + xStride;
+    FloatVector a0 = FloatVector.fromArray(F, tile, 0);
+    FloatVector b0 = FloatVector.fromArray(F, tile, W);
+    FloatVector a1 = FloatVector.fromArray(F, tile, 2 * W);
+    FloatVector b1 = FloatVector.fromArray(F, tile, 3 * W);
+    FloatVector a2 = FloatVector.fromArray(F, tile, 4 * W);
+    FloatVector b2 = FloatVector.fromArray(F, tile, 5 * W);
+    FloatVector a3 = FloatVector.fromArray(F, tile, 6 * W);
+    FloatVector b3 = FloatVector.fromArray(F, tile, 7 * W);
+    FloatVector a4 = FloatVector.fromArray(F, tile, 8 * W);
+    FloatVector b4 = FloatVector.fromArray(F, tile, 9 * W);
+    FloatVector a5 = FloatVector.fromArray(F, tile, 10 * W);
+    FloatVector b5 = FloatVector.fromArray(F, tile, 11 * W);
+    FloatVector a6 = FloatVector.fromArray(F, tile, 12 * W);
+    FloatVector b6 = FloatVector.fromArray(F, tile, 13 * W);
+    FloatVector a7 = FloatVector.fromArray(F, tile, 14 * W);
+    FloatVector b7 = FloatVector.fromArray(F, tile, 15 * W);
+    for (int k = 0; k < inner; k++) {
+      FloatVector p = load(panel, panelOffset + 8L * W * k);
+      FloatVector q = load(panel, panelOffset + 8L * W * k + 4L * W);
+      long c = 4L * k;
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x0 + c));
+      a0 = xk.fma(p, a0);
+      b0 = xk.fma(q, b0);
+      xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x1 + c));
+      a1 = xk.fma(p, a1);
+      b1 = xk.fma(q, b1);
+      xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x2 + c));
+      a2 = xk.fma(p, a2);
+      b2 = xk.fma(q, b2);
+      xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x3 + c));
+      a3 = xk.fma(p, a3);
+      b3 = xk.fma(q, b3);
+      xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x4 + c));
+      a4 = xk.fma(p, a4);
+      b4 = xk.fma(q, b4);
+      xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x5 + c));
+      a5 = xk.fma(p, a5);
+      b5 = xk.fma(q, b5);
+      xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x6 + c));
+      a6 = xk.fma(p, a6);
+      b6 = xk.fma(q, b6);
+      xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x7 + c));
+      a7 = xk.fma(p, a7);
+      b7 = xk.fma(q, b7);
     }
-    for (int i = 0; i < 4; i++) {
-      ScalarLoops.addProducts(x, xOffset, w, wOffset + wStride * i, whole, n, lanes, LANES * i);
-      dots[i] = InnerLoops.fold(lanes, LANES * i);
-    }
+    a0.intoArray(tile, 0);
+    b0.intoArray(tile, W);
+    a1.intoArray(tile, 2 * W);
+    b1.intoArray(tile, 3 * W);
+    a2.intoArray(tile, 4 * W);
+    b2.intoArray(tile, 5 * W);
+    a3.intoArray(tile, 6 * W);
+    b3.intoArray(tile, 7 * W);
+    a4.intoArray(tile, 8 * W);
+    b4.intoArray(tile, 9 * W);
+    a5.intoArray(tile, 10 * W);
+    b5.intoArray(tile, 11 * W);
+    a6.intoArray(tile, 12 * W);
+    b6.intoArray(tile, 13 * W);
+    a7.intoArray(tile, 14 * W);
+    b7.intoArray(tile, 15 * W);
   }
 
   @Override

@@ -6,6 +6,8 @@ import dev.loupe.kernels.Int8Weights;
 import dev.loupe.kernels.LinearMap;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
+import dev.loupe.ops.Weight;
+import dev.loupe.ops.cuda.CudaOps.CudaWeight;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.MemorySegment;
@@ -66,13 +68,12 @@ final class CudaArena implements TensorArena {
   }
 
   @Override
-  public Tensor weight(StoredTensor stored) {
+  public Weight weight(StoredTensor stored) {
     int in = Math.toIntExact(stored.shape().getFirst());
     int outputs = Math.toIntExact(stored.shape().getLast());
     LinearMap map = map(ops.weights(), in, outputs);
     ops.loading().uploadWeight(stored, map);
-    ops.registerWeight(map.weight().address(), map);
-    return tensor(map.weight(), in, outputs);
+    return new CudaWeight(map);
   }
 
   private LinearMap map(Element element, int in, int outputs) {
@@ -92,19 +93,16 @@ final class CudaArena implements TensorArena {
   }
 
   @Override
-  public Tensor head(StoredTensor stored, @Nullable Tensor tied) {
+  public Weight head(StoredTensor stored, @Nullable Tensor tied) {
     int rows = Math.toIntExact(stored.shape().getFirst());
     int cols = Math.toIntExact(stored.shape().getLast());
     if (ops.weights() == Element.I8) { // bytes of its own: the embedding reads a float table
       LinearMap map = map(Element.I8, cols, rows);
       ops.loading().quantiseTable(stored, map);
-      ops.registerWeight(map.weight().address(), map);
-      return tensor(map.weight(), rows, cols);
+      return new CudaWeight(map);
     }
     Tensor head = tied == null ? table(stored) : tied;
-    ops.registerWeight(
-        head.data().address(), new LinearMap(ops.buffer(head), null, null, cols, rows));
-    return head;
+    return new CudaWeight(new LinearMap(ops.buffer(head), null, null, cols, rows));
   }
 
   @Override

@@ -29,12 +29,12 @@ import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
+import dev.loupe.ops.Weight;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
@@ -53,6 +53,19 @@ public final class CudaOps implements Ops {
   /** Device memory and the arena that it ends with. */
   private record Block(DeviceBuffer buffer, CudaArena arena) {}
 
+  /** A weight on the device, [out, in] there. */
+  record CudaWeight(LinearMap map) implements Weight {
+    @Override
+    public int in() {
+      return map.in();
+    }
+
+    @Override
+    public int out() {
+      return map.outputs();
+    }
+  }
+
   // all maps of one layer, 12 heads over 1,024 tokens in f32, are 27 MB: they need not wait
   private static final int MAPS_AHEAD = 8;
 
@@ -69,7 +82,6 @@ public final class CudaOps implements Ops {
   private @Nullable CudaWeights loading;
   private final Scratch wideWeight; // of the widest int8 matrix so far, in what activations are
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
-  private final Map<Long, LinearMap> weightsAt = new ConcurrentHashMap<>();
 
   /**
    * Opens a GPU.
@@ -155,12 +167,6 @@ public final class CudaOps implements Ops {
 
   void forget(long address) {
     blocks.remove(address);
-    weightsAt.remove(address);
-  }
-
-  /** What multiplies where a Linear or a head names the tensor at {@code address}. */
-  void registerWeight(long address, LinearMap map) {
-    weightsAt.put(address, map);
   }
 
   /** Brings weights to the device; made when the first one comes. */
@@ -291,19 +297,16 @@ public final class CudaOps implements Ops {
   }
 
   @Override
-  public void logits(Tensor x, Tensor table, Tensor out) {
+  public void logits(Tensor x, Weight head, Tensor out) {
     LinearEpilogue epilogue =
         new LinearEpilogue.Output(buffer(out), dev.loupe.kernels.Activation.NONE);
-    multiply(x, table, null, epilogue, out);
+    multiply(x, head, null, epilogue, out);
   }
 
   private void multiply(
-      Tensor x, Tensor weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
+      Tensor x, Weight weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
     same("rows", out.rows(), x.rows());
-    LinearMap w = weightsAt.get(weight.data().address());
-    if (w == null) {
-      throw new IllegalStateException("a weight was freed");
-    }
+    LinearMap w = ((CudaWeight) weight).map();
     gpu.run(
         () -> {
           DeviceBuffer input = buffer(x);

@@ -9,6 +9,7 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.Precision;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
@@ -56,7 +57,7 @@ class AttentionTest {
 
   private static Result attend(
       Twin twin, int heads, int d, float[] qkv, int sequences, float scale, Mask mask) {
-    try (CpuOps ops = new CpuOps(2, twin.loops);
+    try (CpuOps ops = new CpuOps(2, Precision.F32, twin.loops);
         TensorArena arena = ops.arena()) {
       int rows = qkv.length / (3 * heads * d);
       int t = rows / sequences;

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.loupe.model.ReferenceActivation;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.DType;
+import dev.loupe.weights.StoredTensor;
 import java.io.InputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -19,6 +20,7 @@ import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The twins give the same bits, on vectors of every width, and those bits are right. */
 class InnerLoopsTest {
@@ -90,54 +92,189 @@ class InnerLoopsTest {
     }
   }
 
+  /** A weight [in, out] as a checkpoint has it. */
+  private StoredTensor stored(Arena arena, DType dtype, int in, int out) {
+    float[] values = floats(in * out);
+    MemorySegment data = arena.allocate((long) dtype.bytes() * values.length + 1, 64).asSlice(1);
+    dtype.encode(values, 0, values.length, data, 0);
+    return new StoredTensor("w", dtype, List.of((long) in, (long) out), data);
+  }
+
+  /** What element [k, o] of the weight is once it is packed, by the definition of each type. */
+  private static float[] values(StoredTensor w, Panels.Type type) {
+    int in = Math.toIntExact(w.shape().get(0));
+    int out = Math.toIntExact(w.shape().get(1));
+    float[] values = new float[in * out];
+    w.read(0, values, 0, values.length);
+    for (int o = 0; o < out; o++) {
+      for (int k = 0; k < in; k++) {
+        int at = k * out + o;
+        values[at] =
+            switch (type) {
+              case F32 -> values[at];
+              case F16 -> Float.float16ToFloat(Float.floatToFloat16(values[at]));
+              case BF16 -> bf16(values[at]);
+              case INT8 -> (float) Math.rint(values[at] / scale(w, k, o));
+            };
+      }
+    }
+    return values;
+  }
+
+  private static float bf16(float value) {
+    byte[] two = new byte[2];
+    DType.BF16.encode(new float[] {value}, 0, 1, MemorySegment.ofArray(two), 0);
+    float[] back = new float[1];
+    DType.BF16.decode(MemorySegment.ofArray(two), 0, back, 0, 1);
+    return back[0];
+  }
+
+  private static float scale(StoredTensor w, int k, int o) {
+    int in = Math.toIntExact(w.shape().get(0));
+    int out = Math.toIntExact(w.shape().get(1));
+    float largest = 0;
+    float[] one = new float[1];
+    for (int i = k / 64 * 64; i < Math.min(in, k / 64 * 64 + 64); i++) {
+      w.read((long) i * out + o, one, 0, 1);
+      largest = Math.max(largest, Math.abs(one[0]));
+    }
+    return largest / 127;
+  }
+
+  /** The product by one row, each sum from its first input to its last. */
+  private static float[] product(float[] x, StoredTensor w, Panels.Type type, float[] start) {
+    int in = x.length;
+    int out = start.length;
+    float[] values = values(w, type);
+    float[] sums = start.clone();
+    for (int o = 0; o < out; o++) {
+      for (int first = 0; first < in; first += 64) {
+        float part = type == Panels.Type.INT8 ? 0 : sums[o];
+        int end = Math.min(in, first + 64);
+        for (int k = first; k < end; k++) {
+          part = Math.fma(x[k], values[k * out + o], part);
+        }
+        sums[o] = type == Panels.Type.INT8 ? Math.fma(part, scale(w, first, o), sums[o]) : part;
+      }
+    }
+    return sums;
+  }
+
+  private List<InnerLoops> all(InnerLoops vector) {
+    return List.of(scalar, vector);
+  }
+
   @ParameterizedTest
   @MethodSource("vectors")
-  void matrixProducts(InnerLoops vector) {
-    try (Arena arena = Arena.ofConfined()) {
-      for (int n : SIZES) {
-        for (int rows = 1; rows <= InnerLoops.STREAMS; rows++) {
-          MemorySegment x = segment(arena, floats(rows));
-          MemorySegment w = segment(arena, floats(rows * (n + 3)));
-          float[] one = floats(n + 5);
-          float[] two = one.clone();
-          scalar.addRows(x, 0, rows, w, 0, 4L * (n + 3), n, one, 5);
-          vector.addRows(x, 0, rows, w, 0, 4L * (n + 3), n, two, 5);
-          assertArrayEquals(one, two);
+  void productsByOneRow(InnerLoops vector) {
+    try (Arena arena = Arena.ofShared();
+        Team team = new Team(2)) {
+      for (Panels.Type type : Panels.Type.values()) {
+        for (int in : new int[] {1, 63, 64, 65, 200}) {
+          for (int out : new int[] {1, 17, 64, 130}) {
+            StoredTensor w = stored(arena, DType.F32, in, out);
+            float[] x = floats(in);
+            float[] start = floats(out);
+            float[] expected = product(x, w, type, start);
+            for (InnerLoops loops : all(vector)) {
+              Panels panels = Panels.ofColumns(w, type, loops.tileColumns(), arena, team);
+              assertEquals(type, panels.type());
+              assertArrayEquals(expected, multiplied(loops, segment(arena, x), panels, start));
+            }
+          }
         }
-        MemorySegment x = segment(arena, floats(n));
-        MemorySegment w = segment(arena, floats(4 * n));
-        float[] one = new float[4];
-        float[] two = new float[4];
-        scalar.dotFour(x, 0, w, 0, 4L * n, n, one);
-        vector.dotFour(x, 0, w, 0, 4L * n, n, two);
-        assertArrayEquals(one, two);
-        tiles(arena, vector, n);
       }
     }
   }
 
-  /** Tiles differ in width between the twins, so each is held to the sum's definition. */
-  private void tiles(Arena arena, InnerLoops vector, int inner) {
-    for (int rows = 1; rows <= InnerLoops.TILE_ROWS; rows++) {
-      float[] x = floats(rows * inner);
-      for (InnerLoops loops : List.of(scalar, vector)) {
-        int columns = loops.tileColumns();
-        float[] panel = floats(inner * columns);
-        float[] tile = floats(InnerLoops.TILE_ROWS * columns);
-        float[] expected = tile.clone();
-        for (int m = 0; m < rows; m++) {
-          for (int j = 0; j < columns; j++) {
-            for (int k = 0; k < inner; k++) {
-              int t = m * columns + j;
-              expected[t] = Math.fma(x[m * inner + k], panel[k * columns + j], expected[t]);
-            }
-          }
+  private static float[] multiplied(InnerLoops loops, MemorySegment x, Panels w, float[] start) {
+    int columns = w.columns();
+    float[] result = start.clone();
+    float[] sums = new float[InnerLoops.STREAMS * columns];
+    for (int p = 0; p < w.count(); p += InnerLoops.STREAMS) {
+      int panels = Math.min(InnerLoops.STREAMS, w.count() - p);
+      int n = Math.min(panels * columns, w.out() - p * columns);
+      System.arraycopy(start, p * columns, sums, 0, n);
+      loops.multiplyOne(x, 0, w, p, panels, sums);
+      System.arraycopy(sums, 0, result, p * columns, n);
+    }
+    return result;
+  }
+
+  /** A table's rows are outputs; the panels are those of its transpose. */
+  @Test
+  void tablesArePackedByRows() {
+    try (Arena arena = Arena.ofShared();
+        Team team = new Team(2)) {
+      int in = 70;
+      int out = 40;
+      StoredTensor w = stored(arena, DType.F16, in, out);
+      float[] values = values(w, Panels.Type.F32);
+      MemorySegment rows = arena.allocate(2L * in * out);
+      for (int o = 0; o < out; o++) {
+        for (int k = 0; k < in; k++) {
+          rows.setAtIndex(
+              ValueLayout.JAVA_SHORT, o * in + k, Float.floatToFloat16(values[k * out + o]));
         }
-        loops.multiplyTile(
-            segment(arena, x), 0, 4L * inner, rows, inner, segment(arena, panel), tile);
-        assertArrayEquals(expected, tile);
+      }
+      StoredTensor table = new StoredTensor("t", DType.F16, List.of((long) out, (long) in), rows);
+      for (Panels.Type type : Panels.Type.values()) {
+        Panels one = Panels.ofColumns(w, type, 16, arena, team);
+        Panels two = Panels.ofRows(table, type, 16, arena, team);
+        assertEquals(-1, one.data().mismatch(two.data()), type.toString());
+        assertEquals(-1, one.scales().mismatch(two.scales()), type.toString());
       }
     }
+  }
+
+  /** Infinity, NaN and what would round to infinity: such a weight stays f32. */
+  @ParameterizedTest
+  @ValueSource(floats = {Float.NaN, Float.NEGATIVE_INFINITY, 65520, 1e30f})
+  void whatHalvesCannotHoldIsNotMadeHalves(float odd) {
+    try (Arena arena = Arena.ofShared();
+        Team team = new Team(2)) {
+      StoredTensor w = stored(arena, DType.F32, 3, 100);
+      w.data().set(ScalarLoops.F32, 4 * 150, odd);
+      assertEquals(Panels.Type.F32, Panels.ofColumns(w, Panels.Type.F16, 16, arena, team).type());
+      assertEquals(Panels.Type.BF16, Panels.ofColumns(w, Panels.Type.BF16, 16, arena, team).type());
+      assertEquals(
+          Float.isFinite(odd) ? Panels.Type.INT8 : Panels.Type.F32,
+          Panels.ofColumns(w, Panels.Type.INT8, 16, arena, team).type());
+    }
+  }
+
+  /** Tiles differ in size between the twins, so each is held to the sum's definition. */
+  @ParameterizedTest
+  @MethodSource("vectors")
+  void tiles(InnerLoops vector) {
+    try (Arena arena = Arena.ofConfined()) {
+      for (InnerLoops loops : all(vector)) {
+        for (int inner : SIZES) {
+          for (int rows = 1; rows <= loops.tileRows(); rows++) {
+            tile(arena, loops, inner, rows);
+          }
+        }
+      }
+    }
+  }
+
+  private void tile(Arena arena, InnerLoops loops, int inner, int rows) {
+    float[] x = floats(rows * inner);
+    int columns = loops.tileColumns();
+    float[] panel = floats((inner + 2) * columns);
+    float[] tile = floats(loops.tileRows() * columns);
+    float[] expected = tile.clone();
+    for (int m = 0; m < rows; m++) {
+      for (int j = 0; j < columns; j++) {
+        for (int k = 0; k < inner; k++) {
+          int t = m * columns + j;
+          expected[t] = Math.fma(x[m * inner + k], panel[(k + 2) * columns + j], expected[t]);
+        }
+      }
+    }
+    MemorySegment from = segment(arena, panel);
+    loops.multiplyTile(segment(arena, x), 0, 4L * inner, rows, inner, from, 8L * columns, tile);
+    assertArrayEquals(expected, tile);
   }
 
   @ParameterizedTest
@@ -188,27 +325,33 @@ class InnerLoopsTest {
     }
   }
 
-  /** Every f16 and every bf16 there is. */
+  /** Every finite f16, every bf16 and every byte there is. */
   @ParameterizedTest
   @MethodSource("vectors")
   void wideningIsExact(InnerLoops vector) {
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment halves = arena.allocate(2L << 16);
-      for (int i = 0; i < 1 << 16; i++) {
-        halves.setAtIndex(ValueLayout.JAVA_SHORT, i, (short) i);
-      }
-      for (DType dtype : List.of(DType.F16, DType.BF16)) {
-        for (InnerLoops loops : List.of(scalar, vector)) {
-          int n = (1 << 16) - 1; // an odd number, so that there is a tail
-          MemorySegment wide = arena.allocate(4L * n);
-          loops.widen(dtype, halves, 0, n, wide, 0);
-          for (int i = 0; i < n; i++) {
+      for (Panels.Type type : Panels.Type.values()) {
+        for (InnerLoops loops : all(vector)) {
+          int columns = loops.tileColumns();
+          int in = (1 << 16) / columns;
+          MemorySegment data = arena.allocate(4L << 16);
+          for (int i = 0; i < 1 << 16; i++) {
+            data.set(ScalarLoops.I16, 2L * i, (short) i);
+          }
+          Panels panels = new Panels(type, in, columns, columns, data, MemorySegment.NULL);
+          MemorySegment wide = arena.allocate(4L << 16);
+          loops.widen(panels, 0, wide);
+          for (int i = 0; i < 1 << 16; i++) {
             float expected =
-                dtype == DType.F16
-                    ? Float.float16ToFloat((short) i)
-                    : Float.intBitsToFloat(i << 16);
-            float actual = wide.getAtIndex(ValueLayout.JAVA_FLOAT, i);
-            assertEquals(expected, actual, dtype + " " + i); // all NaN are one to assertEquals
+                switch (type) {
+                  case F32 -> data.get(ScalarLoops.F32, 4L * i);
+                  case F16 -> Float.float16ToFloat((short) i);
+                  case BF16 -> Float.intBitsToFloat(i << 16);
+                  case INT8 -> data.get(ValueLayout.JAVA_BYTE, i);
+                };
+            if (type != Panels.Type.F16 || Float.isFinite(expected)) {
+              assertEquals(expected, wide.get(ScalarLoops.F32, 4L * i), type + " " + i);
+            }
           }
         }
       }

@@ -1,0 +1,190 @@
+package dev.loupe.ops.cpu;
+
+import dev.loupe.ops.Weight;
+import dev.loupe.weights.DType;
+import dev.loupe.weights.StoredTensor;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
+
+/**
+ * A weight as panels of neighbouring outputs: [out / columns, in, columns]. A matrix-vector product
+ * reads each panel from its first byte to its last, several at once; a matrix product finds the
+ * operands of one step side by side. Outputs beyond the last are zeros.
+ *
+ * @param columns outputs of a panel: two vectors
+ * @param data the panels, one after the other
+ * @param scales of INT8: f32 [panels, groups, columns]; else empty
+ */
+record Panels(Type type, int in, int out, int columns, MemorySegment data, MemorySegment scales)
+    implements Weight {
+  /** What the elements are. */
+  enum Type {
+    F32(4),
+    F16(2),
+    BF16(2),
+    /** A signed byte, times the scale of its output's group of inputs: within half a step. */
+    INT8(1);
+
+    final int bytes;
+
+    Type(int bytes) {
+      this.bytes = bytes;
+    }
+  }
+
+  /** Inputs that share a scale in INT8. */
+  static final int GROUP = 64;
+
+  private static final int LARGEST_BYTE = 127;
+  private static final int SLACK =
+      64; // the shortest vector of bytes is longer than 4 floats' worth
+
+  /** Where a panel's elements come from. */
+  private interface Source {
+    /** block[k, j] = weight of input k and output first + j, for j &lt; n. */
+    void read(int first, int n, float[] block, int columns);
+  }
+
+  /** Packs Conv1D's [in, out]. */
+  static Panels ofColumns(StoredTensor stored, Type type, int columns, Arena arena, Team team) {
+    int in = Math.toIntExact(stored.shape().getFirst());
+    int out = Math.toIntExact(stored.shape().getLast());
+    return pack(
+        type,
+        in,
+        out,
+        columns,
+        arena,
+        team,
+        (first, n, block, width) -> {
+          for (int k = 0; k < in; k++) {
+            stored.read((long) k * out + first, block, k * width, n);
+          }
+        });
+  }
+
+  /** Packs a table [out, in], one row for each output. */
+  static Panels ofRows(StoredTensor stored, Type type, int columns, Arena arena, Team team) {
+    int out = Math.toIntExact(stored.shape().getFirst());
+    int in = Math.toIntExact(stored.shape().getLast());
+    return pack(
+        type,
+        in,
+        out,
+        columns,
+        arena,
+        team,
+        (first, n, block, width) -> {
+          float[] row = new float[in];
+          for (int j = 0; j < n; j++) {
+            stored.read((long) (first + j) * in, row, 0, in);
+            for (int k = 0; k < in; k++) {
+              block[k * width + j] = row[k];
+            }
+          }
+        });
+  }
+
+  private static Panels pack(
+      Type type, int in, int out, int columns, Arena arena, Team team, Source source) {
+    int count = Math.ceilDiv(out, columns);
+    int groups = Math.ceilDiv(in, GROUP);
+    long bytes = (long) count * in * columns * type.bytes;
+    MemorySegment data = Pages.allocate(arena, bytes + SLACK);
+    MemorySegment scales =
+        type == Type.INT8
+            ? Pages.allocate(arena, 4L * count * groups * columns)
+            : MemorySegment.NULL;
+    Panels panels = new Panels(type, in, out, columns, data, scales);
+    float[][] blocks = new float[team.workers()][];
+    boolean[] special = new boolean[team.workers()];
+    team.run(
+        count,
+        (panel, worker) -> {
+          if (blocks[worker] == null) {
+            blocks[worker] = new float[in * columns];
+          }
+          float[] block = blocks[worker];
+          int n = Math.min(columns, out - panel * columns);
+          if (n < columns) {
+            Arrays.fill(block, 0);
+          }
+          source.read(panel * columns, n, block, columns);
+          special[worker] |= panels.put(panel, block);
+        });
+    for (boolean found : special) {
+      if (found) { // the loops take every f16 for a number, and bytes can't say infinity
+        return pack(Type.F32, in, out, columns, arena, team, source);
+      }
+    }
+    return panels;
+  }
+
+  /** Stores a panel; true if one of its elements is no finite number in this type. */
+  private boolean put(int panel, float[] block) {
+    long at = offset(panel);
+    switch (type) {
+      case F32 -> DType.F32.encode(block, 0, block.length, data, at);
+      case BF16 -> DType.BF16.encode(block, 0, block.length, data, at);
+      case F16 -> {
+        DType.F16.encode(block, 0, block.length, data, at);
+        for (float value : block) {
+          if (!(Math.abs(value) < 65520)) { // rounds to an infinity, or is none
+            return true;
+          }
+        }
+      }
+      case INT8 -> {
+        for (int first = 0; first < in; first += GROUP) {
+          for (int j = 0; j < columns; j++) {
+            if (!quantise(panel, first, j, block)) {
+              return true;
+            }
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  private boolean quantise(int panel, int first, int j, float[] block) {
+    int end = Math.min(in, first + GROUP);
+    float largest = 0;
+    for (int k = first; k < end; k++) {
+      largest = Math.max(largest, Math.abs(block[k * columns + j])); // NaN stays
+    }
+    if (!Float.isFinite(largest)) {
+      return false;
+    }
+    float scale = largest / LARGEST_BYTE;
+    long at = scaleOffset(panel, first / GROUP) + 4L * j;
+    scales.set(ValueLayout.JAVA_FLOAT, at, scale);
+    for (int k = first; k < end; k++) {
+      int step = scale == 0 ? 0 : (int) Math.rint(block[k * columns + j] / scale);
+      long to = offset(panel) + (long) k * columns + j;
+      data.set(ValueLayout.JAVA_BYTE, to, (byte) Math.clamp(step, -LARGEST_BYTE, LARGEST_BYTE));
+    }
+    return true;
+  }
+
+  /** How many panels there are. */
+  int count() {
+    return Math.ceilDiv(out, columns);
+  }
+
+  /** Where a panel begins in {@link #data}, in bytes. */
+  long offset(int panel) {
+    return panelBytes() * panel;
+  }
+
+  long panelBytes() {
+    return (long) in * columns * type.bytes;
+  }
+
+  /** Where the scales of a group of a panel begin in {@link #scales}, in bytes. */
+  long scaleOffset(int panel, int group) {
+    return 4L * ((long) panel * Math.ceilDiv(in, GROUP) + group) * columns;
+  }
+}
