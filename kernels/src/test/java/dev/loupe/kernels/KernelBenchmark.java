@@ -30,7 +30,7 @@ final class KernelBenchmark {
           64,
           1024);
 
-  private static final long FLUSHED = 256L << 20; // bytes; caches go to 126 MB (B200)
+  private static final long FLUSHED = 512L << 20; // bytes; caches go to 126 MB (B200)
   private static final long COPIED = 1L << 30;
   private static final int PRODUCT = 8192; // rows and columns of the large product
 
