@@ -92,7 +92,6 @@ final class KernelBenchmark {
     KernelBenchmark benchmark = new KernelBenchmark(gpu, samples, scale, out);
     try {
       benchmark.copy();
-      benchmark.product(product);
       for (Variant v : KernelCatalogue.all()) {
         for (Element e : v.elements().stream().sorted().toList()) {
           if (v.supports(e, gpu.computeCapability())) {
@@ -100,6 +99,7 @@ final class KernelBenchmark {
           }
         }
       }
+      benchmark.product(product); // last, as a broken cuBLAS ends the program
     } finally {
       benchmark.from.close();
       benchmark.to.close();

@@ -1,5 +1,6 @@
 package dev.loupe.kernels;
 
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -261,10 +262,12 @@ final class VariantRuns implements AutoCloseable {
         : new LinearMap(floats(e, map.out(), map.in()), null, bias, map.in(), map.out());
   }
 
-  /** Weights of any bits, and scales that keep them small. */
+  /** Weights and scales of any size: nobody looks at the sums. */
   private LinearMap bytesMap(InOut map, @Nullable DeviceBuffer bias) {
     DeviceBuffer weight = empty(Element.I8, map.out(), map.in());
-    weight.fill((byte) 77);
+    byte[] bytes = new byte[Math.multiplyExact(map.out(), map.in())];
+    random.nextBytes(bytes);
+    weight.upload(MemorySegment.ofArray(bytes));
     DeviceBuffer scales = floats(Element.F32, map.out(), Math.ceilDiv(map.in(), Int8Weights.GROUP));
     return new LinearMap(weight, scales, bias, map.in(), map.out());
   }
