@@ -22,7 +22,7 @@ class SelfTestTest {
       for (String family : SelfTest.families()) {
         SelfTest.Finding finding = SelfTest.of(gpu, family);
         assertTrue(finding.isRight(), finding.toString());
-        assertTrue(finding.text().startsWith("ok: " + finding.comparisons()), finding.toString());
+        assertTrue(finding.text().startsWith("ok: " + finding.results()), finding.toString());
         assertEquals(List.of(), gpu.liveBuffers());
       }
     }
@@ -38,7 +38,7 @@ class SelfTestTest {
           SelfTest.Finding finding = SelfTest.of(gpu, family);
           System.out.println(
               "%s: %d of %d, %s"
-                  .formatted(family, finding.wrong(), finding.comparisons(), finding.text()));
+                  .formatted(family, finding.wrong(), finding.results(), finding.text()));
         }
       }
     }
