@@ -125,6 +125,12 @@ class CudaProcessTest {
     }
   }
 
+  /** Without the demo model, which would take the emulator half a minute. */
+  private Ran doctor(Map<String, String> environment) throws Exception {
+    List<String> flags = List.of("-Dloupe.home=" + folder);
+    return child.run(Child.java(Main.class, flags, "doctor"), environment);
+  }
+
   /** A stand-in for cuBLAS 13 with these functions, and the environment in which it is found. */
   private Map<String, String> cublas(String source) throws Exception {
     Path library = folder.resolve("libcublas.so.13");
@@ -179,8 +185,7 @@ class CudaProcessTest {
     }
     Map<String, String> environment = cublas(source(0, 13));
     assertEquals(own, child.run(auto, environment).well().out());
-    List<String> noModel = List.of("-Dloupe.home=" + folder);
-    Ran doctor = child.run(Child.java(Main.class, noModel, "doctor"), environment).well();
+    Ran doctor = doctor(environment).well();
     assertTrue(
         doctor.out().contains("does not work, and is not needed: cuBLAS failed at a product"),
         doctor.out());
@@ -192,8 +197,7 @@ class CudaProcessTest {
 
   @Test
   void theDoctorTellsKernelsThatComputeNothing() throws Exception {
-    Ran ran =
-        child.run(Child.java(Main.class, List.of(), "doctor"), Map.of("EMU_KERNELS_OFF", "1"));
+    Ran ran = doctor(Map.of("EMU_KERNELS_OFF", "1"));
     assertEquals(Main.FAILED, ran.code(), ran.out() + ran.err());
     for (String family : SelfTest.families()) {
       assertTrue(

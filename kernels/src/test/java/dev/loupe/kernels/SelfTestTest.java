@@ -18,6 +18,10 @@ import org.junit.jupiter.api.io.TempDir;
 class SelfTestTest {
   @Test
   void everyFamilyIsRight() {
+    assertEveryFamilyIsRight();
+  }
+
+  private static void assertEveryFamilyIsRight() {
     try (Gpu gpu = Emulator.open()) {
       for (String family : SelfTest.families()) {
         SelfTest.Finding finding = SelfTest.of(gpu, family);
@@ -25,6 +29,17 @@ class SelfTestTest {
         assertTrue(finding.text().startsWith("ok: " + finding.results()), finding.toString());
         assertEquals(List.of(), gpu.liveBuffers());
       }
+    }
+  }
+
+  @Test
+  @OnDevice(emulated = true)
+  void anOlderCardIsTestedByWhatItSupports() {
+    try {
+      Emulator.card(75, -1, -1, -1);
+      assertEveryFamilyIsRight();
+    } finally {
+      Emulator.usualCard();
     }
   }
 
