@@ -136,7 +136,7 @@ class CommandsTest {
     for (String word : List.of("loupe", "processors", "java heap", "vectors", "nvidia driver")) {
       assertTrue(ran.out().lines().anyMatch(line -> line.startsWith(word)), word);
     }
-    assertTrue(ran.out().contains("demo model     works"), ran.out());
+    assertTrue(ran.out().contains("demo model         works"), ran.out());
     assertEquals("", ran.err());
   }
 }
