@@ -128,7 +128,7 @@ public record BenchReport(
     ceilings.ifPresent(
         best ->
             text.format(
-                " %5.1f%% of %.1f, %d stream%s a thread",
+                " %5.1f%% of %.1f, %d stream%s",
                 percent(bytesPerSecond(), best.readBytes()),
                 best.readBytes() / GIGA,
                 best.streams(),

@@ -49,6 +49,20 @@ public record Ceilings(double readBytes, int streams, double multiplyAdds) {
       return Optional.empty();
     }
     warmUp();
+    return Optional.of(best(threads));
+  }
+
+  /**
+   * Measures once more, after the work that is held against it: what else ran on the machine only
+   * took away.
+   *
+   * @return the better of both in each
+   */
+  public Ceilings again(int threads) {
+    return orBetter(best(threads));
+  }
+
+  private static Ceilings best(int threads) {
     double best = 0;
     int bestStreams = 0;
     try (Arena arena = Arena.ofShared()) {
@@ -66,12 +80,11 @@ public record Ceilings(double readBytes, int streams, double multiplyAdds) {
       }
     }
     double seconds = rounds(threads, ROUNDS, thread -> Probe.multiplyAdd(TURNS));
-    return Optional.of(
-        new Ceilings(best, bestStreams, (double) threads * TURNS * Probe.multiplyAdds() / seconds));
+    return new Ceilings(
+        best, bestStreams, (double) threads * TURNS * Probe.multiplyAdds() / seconds);
   }
 
-  /** The better of two measurements: other work on the machine only takes away. */
-  public Ceilings orBetter(Ceilings other) {
+  Ceilings orBetter(Ceilings other) {
     boolean faster = other.readBytes > readBytes;
     return new Ceilings(
         Math.max(readBytes, other.readBytes),

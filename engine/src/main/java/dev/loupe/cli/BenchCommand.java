@@ -167,11 +167,12 @@ final class BenchCommand {
       Settings settings = plan.of(loupe.info().config().nPositions());
       int threads = model.threads == 0 ? machine.processors() : model.threads;
       boolean cpu = loupe.info().backend().equals("cpu");
-      // before and after: what else runs on the machine only takes away from what it can do
-      Optional<Ceilings> before = cpu ? Ceilings.measure(threads) : Optional.empty();
+      Optional<Ceilings> ceilings = cpu ? Ceilings.measure(threads) : Optional.empty();
       List<Double> times = run(terminal, loupe, settings, options.quiet, interrupt);
       boolean interrupted = interrupt.asked();
-      Optional<Ceilings> after = cpu && !interrupted ? Ceilings.measure(threads) : before;
+      if (!interrupted) {
+        ceilings = ceilings.map(before -> before.again(threads));
+      }
       if (!times.isEmpty()) {
         BenchReport report =
             new BenchReport(
@@ -181,7 +182,7 @@ final class BenchCommand {
                 threads,
                 times,
                 Benchmark.work(loupe, settings, model.precision),
-                before.map(one -> one.orBetter(after.orElse(one))),
+                ceilings,
                 machine);
         terminal.print(options.json ? report.json() + "\n" : report.text());
       }
