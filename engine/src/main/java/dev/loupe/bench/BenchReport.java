@@ -4,11 +4,11 @@ import com.google.gson.stream.JsonWriter;
 import dev.loupe.ModelInfo;
 import dev.loupe.Precision;
 import dev.loupe.bench.Benchmark.Phase;
+import dev.loupe.bench.Benchmark.Result;
 import dev.loupe.bench.Benchmark.Settings;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.util.Formatter;
-import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 
@@ -18,7 +18,7 @@ import java.util.Optional;
  * @param model what ran, and on what
  * @param precision what the weights were computed with
  * @param threads of the CPU
- * @param milliseconds of a pass in each run; at least one
+ * @param result of at least one run
  * @param work of a pass
  * @param ceilings of as many threads of this machine; none for a GPU or without the Vector API
  */
@@ -27,16 +27,12 @@ public record BenchReport(
     ModelInfo model,
     Precision precision,
     int threads,
-    List<Double> milliseconds,
+    Result result,
     Work work,
     Optional<Ceilings> ceilings,
     Machine machine) {
 
   private static final double GIGA = 1e9;
-
-  public BenchReport {
-    milliseconds = List.copyOf(milliseconds);
-  }
 
   /** Whether the card is one whose times say nothing of a GPU. */
   private boolean emulated() {
@@ -48,12 +44,12 @@ public record BenchReport(
   }
 
   private Spread times() {
-    return Spread.of(milliseconds);
+    return Spread.of(result.milliseconds());
   }
 
   private Spread tokensPerSecond() {
     int tokens = prefill() ? settings.promptTokens() : 1;
-    return Spread.of(milliseconds.stream().map(ms -> tokens / ms * 1000).toList());
+    return Spread.of(result.milliseconds().stream().map(ms -> tokens / ms * 1000).toList());
   }
 
   /** By the median. */
@@ -85,7 +81,7 @@ public record BenchReport(
         settings.promptTokens(),
         prefill() ? "" : ", then %d more".formatted(settings.steps()),
         small(settings.maps()),
-        milliseconds.size(),
+        result.milliseconds().size(),
         settings.runs(),
         Benchmark.WARM_UP_RUNS);
     times(text);
@@ -190,8 +186,13 @@ public record BenchReport(
   }
 
   private void results(JsonWriter json) throws IOException {
+    json.name("prompt").beginArray();
+    for (int id : result.prompt()) {
+      json.value(id);
+    }
+    json.endArray();
     json.name("ms").beginArray();
-    for (double each : milliseconds) {
+    for (double each : result.milliseconds()) {
       json.value(each);
     }
     json.endArray();

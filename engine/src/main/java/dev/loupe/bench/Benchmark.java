@@ -10,6 +10,7 @@ import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Random;
 import java.util.concurrent.CancellationException;
@@ -80,6 +81,20 @@ public final class Benchmark {
     }
   }
 
+  /**
+   * What was measured.
+   *
+   * @param prompt the token ids that were read
+   * @param milliseconds of one pass (a prompt, or the average step) in each run; fewer than asked
+   *     for, perhaps none, if the listener ended it
+   */
+  public record Result(List<Integer> prompt, List<Double> milliseconds) {
+    public Result {
+      prompt = List.copyOf(prompt);
+      milliseconds = List.copyOf(milliseconds);
+    }
+  }
+
   /** Hears from the runs. */
   public interface Listener {
     /**
@@ -105,12 +120,10 @@ public final class Benchmark {
   /**
    * Runs the model.
    *
-   * @return milliseconds of one pass (a prompt, or the average step) in each run; fewer than asked
-   *     for, perhaps none, if the listener ended it
    * @throws IllegalArgumentException if it does not fit the model's context, or the model ends its
    *     text early after every prompt that was tried
    */
-  public static List<Double> run(Loupe loupe, Settings settings, Listener listener) {
+  public static Result run(Loupe loupe, Settings settings, Listener listener) {
     int context = loupe.info().config().nPositions();
     int total = settings.promptTokens + settings.written();
     if (total > context) {
@@ -126,7 +139,7 @@ public final class Benchmark {
     return new Benchmark(loupe, settings, listener).run();
   }
 
-  private List<Double> run() {
+  private Result run() {
     List<Double> times = new ArrayList<>();
     int seed = 0;
     int[] prompt = prompt(seed);
@@ -148,7 +161,7 @@ public final class Benchmark {
         times.add(milliseconds(done));
       }
     }
-    return times;
+    return new Result(Arrays.stream(prompt).boxed().toList(), times);
   }
 
   private double milliseconds(Generation run) {

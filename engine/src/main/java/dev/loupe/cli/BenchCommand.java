@@ -9,7 +9,6 @@ import dev.loupe.bench.Benchmark.Settings;
 import dev.loupe.bench.Ceilings;
 import dev.loupe.bench.Machine;
 import java.io.IOException;
-import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -168,19 +167,19 @@ final class BenchCommand {
       int threads = model.threads == 0 ? machine.processors() : model.threads;
       boolean cpu = loupe.info().backend().equals("cpu");
       Optional<Ceilings> ceilings = cpu ? Ceilings.measure(threads) : Optional.empty();
-      List<Double> times = run(terminal, loupe, settings, options.quiet, interrupt);
+      Benchmark.Result result = run(terminal, loupe, settings, options.quiet, interrupt);
       boolean interrupted = interrupt.asked();
       if (!interrupted) {
         ceilings = ceilings.map(before -> before.again(threads));
       }
-      if (!times.isEmpty()) {
+      if (!result.milliseconds().isEmpty()) {
         BenchReport report =
             new BenchReport(
                 settings,
                 loupe.info(),
                 model.precision,
                 threads,
-                times,
+                result,
                 Benchmark.work(loupe, settings, model.precision),
                 ceilings,
                 machine);
@@ -190,7 +189,7 @@ final class BenchCommand {
     }
   }
 
-  private static List<Double> run(
+  private static Benchmark.Result run(
       Terminal terminal, Loupe loupe, Settings settings, boolean quiet, Interrupt interrupt) {
     int runs = Benchmark.WARM_UP_RUNS + settings.runs();
     int parts = 100;

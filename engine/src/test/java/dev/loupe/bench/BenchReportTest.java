@@ -10,6 +10,7 @@ import dev.loupe.ModelInfo;
 import dev.loupe.Precision;
 import dev.loupe.bench.Benchmark.Maps;
 import dev.loupe.bench.Benchmark.Phase;
+import dev.loupe.bench.Benchmark.Result;
 import dev.loupe.bench.Benchmark.Settings;
 import dev.loupe.weights.RandomCheckpoint;
 import java.util.List;
@@ -38,7 +39,7 @@ class BenchReportTest {
         model,
         Precision.F32,
         2,
-        List.of(120.0, 100.0, 80.0),
+        new Result(List.of(3, 1, 2), List.of(120.0, 100.0, 80.0)),
         new Work(1e9, 2.5e9),
         ceilings,
         MACHINE);
@@ -64,6 +65,7 @@ class BenchReportTest {
             "phase",
             "model",
             "settings",
+            "prompt",
             "ms",
             "ms_per_pass",
             "tokens_per_second",
@@ -79,6 +81,7 @@ class BenchReportTest {
     assertEquals(
         "{\"prompt_tokens\":64,\"tokens\":128,\"attention\":\"one\",\"runs\":7,\"warm_up_runs\":2}",
         json.get("settings").toString());
+    assertEquals("[3,1,2]", json.get("prompt").toString());
     assertEquals("[120.0,100.0,80.0]", json.get("ms").toString());
     assertEquals(
         "{\"cpu\":\"Some CPU\",\"processors\":4,\"threads\":2,\"vector_bits\":256,\"java\":\"25\","

@@ -9,6 +9,7 @@ import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.bench.Benchmark.Maps;
 import dev.loupe.bench.Benchmark.Phase;
+import dev.loupe.bench.Benchmark.Result;
 import dev.loupe.bench.Benchmark.Settings;
 import dev.loupe.cli.TinyModel;
 import java.nio.file.Path;
@@ -40,11 +41,14 @@ class BenchmarkTest {
       for (Maps maps : Maps.values()) {
         int steps = phase == Phase.DECODE ? 6 : 0;
         List<Double> progress = new ArrayList<>();
-        List<Double> times =
+        Result result =
             Benchmark.run(
                 loupe,
                 new Settings(phase, 20, steps, 3, maps),
                 (run, part) -> progress.add(run + part));
+        assertEquals(20, result.prompt().size());
+        assertTrue(result.prompt().stream().noneMatch(loupe.tokenizer()::isSpecial));
+        List<Double> times = result.milliseconds();
         assertEquals(3, times.size());
         assertTrue(times.stream().allMatch(ms -> ms > 0 && ms < 60_000), times.toString());
         assertEquals(progress.stream().sorted().toList(), progress, "forward only");
@@ -57,9 +61,13 @@ class BenchmarkTest {
   void whatIsMeasuredIsKeptWhenItEnds() {
     for (Phase phase : Phase.values()) {
       Settings settings = new Settings(phase, 20, phase == Phase.DECODE ? 6 : 0, 50, Maps.NONE);
-      assertEquals(2, Benchmark.run(loupe, settings, (run, part) -> run + part < 4.5).size());
-      assertEquals(0, Benchmark.run(loupe, settings, (run, part) -> run + part < 1.5).size());
+      assertEquals(2, runsUntil(4.5, settings));
+      assertEquals(0, runsUntil(1.5, settings));
     }
+  }
+
+  private static int runsUntil(double end, Settings settings) {
+    return Benchmark.run(loupe, settings, (run, part) -> run + part < end).milliseconds().size();
   }
 
   @Test
@@ -74,7 +82,7 @@ class BenchmarkTest {
     refused(new Settings(Phase.PREFILL, 129, 0, 1, Maps.NONE), "129 prompt tokens do not", "128");
     refused(new Settings(Phase.DECODE, 100, 28, 1, Maps.NONE), "100 prompt tokens and 29", "128");
     Settings fits = new Settings(Phase.DECODE, 100, 27, 1, Maps.NONE);
-    assertEquals(1, Benchmark.run(loupe, fits, (run, part) -> true).size());
+    assertEquals(1, runsUntil(100, fits));
     assertThrows(
         IllegalArgumentException.class, () -> new Settings(Phase.DECODE, 0, 1, 1, Maps.NONE));
     assertThrows(
