@@ -10,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonObject;
 import dev.loupe.model.Golden;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -145,6 +147,12 @@ class CommandsTest {
     for (String word : List.of("tokenizer.ggml.merges", "blk.5.ffn_down.weight", "<|endoftext|>")) {
       assertTrue(text.contains(word), word);
     }
+    // after the key: array, of what, its length, then a number for each token
+    int kinds = text.indexOf("tokenizer.ggml.token_type") + "tokenizer.ggml.token_type".length();
+    ByteBuffer numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
+    assertEquals(1024, numbers.getLong(kinds + 8));
+    assertEquals(1, numbers.getInt(kinds + 16), "a token of BPE");
+    assertEquals(3, numbers.getInt(kinds + 16 + 4 * 1023), "<|endoftext|>");
     assertFalse(text.contains("[PAD"), "the demo model has a token for every row");
     Ran.loupe("weights", "convert", Golden.DEMO_MODEL, file).refused(Main.FAILED, file, "exists");
     assertArrayEquals(bytes, Files.readAllBytes(file));
