@@ -36,6 +36,37 @@ class ProcessTest {
   }
 
   @Test
+  void anInterruptEndsAMeasurementAndKeepsWhatItHas() throws Exception {
+    assumeSigintIsHeard();
+    String out = "";
+    for (int seconds = 4; out.isEmpty() && seconds <= 16; seconds *= 2) {
+      Process process =
+          start(
+              java(
+                  Main.class,
+                  List.of(),
+                  "bench",
+                  "prefill",
+                  "--backend",
+                  "cpu",
+                  "--prompt-tokens",
+                  4,
+                  "--runs",
+                  100_000_000,
+                  "--json"));
+      Thread.sleep(1000L * seconds); // too early, there is nothing to keep: once more
+      signal(process, "INT");
+      out = new String(process.getInputStream().readAllBytes(), UTF_8);
+      assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), said());
+      assertEquals("", said());
+    }
+    JsonObject report = JsonParser.parseString(out).getAsJsonObject();
+    int runs = report.getAsJsonArray("ms").size();
+    assertTrue(runs >= 1 && runs < 100_000_000, runs + " runs");
+  }
+
+  @Test
   void anInterruptEndsTheTextAndKeepsItsMaps() throws Exception {
     Child.assumeSigintIsHeard();
     Path made = made();
