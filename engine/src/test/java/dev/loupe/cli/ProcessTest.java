@@ -37,12 +37,12 @@ class ProcessTest {
 
   @Test
   void anInterruptEndsAMeasurementAndKeepsWhatItHas() throws Exception {
-    assumeSigintIsHeard();
+    Child.assumeSigintIsHeard();
     String out = "";
     for (int seconds = 4; out.isEmpty() && seconds <= 16; seconds *= 2) {
       Process process =
-          start(
-              java(
+          child.start(
+              Child.java(
                   Main.class,
                   List.of(),
                   "bench",
@@ -55,11 +55,11 @@ class ProcessTest {
                   100_000_000,
                   "--json"));
       Thread.sleep(1000L * seconds); // too early, there is nothing to keep: once more
-      signal(process, "INT");
+      Child.signal(process, "INT");
       out = new String(process.getInputStream().readAllBytes(), UTF_8);
       assertTrue(process.waitFor(30, TimeUnit.SECONDS));
-      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), said());
-      assertEquals("", said());
+      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
+      assertEquals("", child.said());
     }
     JsonObject report = JsonParser.parseString(out).getAsJsonObject();
     int runs = report.getAsJsonArray("ms").size();
