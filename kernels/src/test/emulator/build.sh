@@ -98,7 +98,9 @@ for source in "$here"/*.cpp; do
 done
 program=$out/harness
 [ "${EMU_KERNELS:-1}" = 0 ] && program=$out/self
-for source in "$sources"/*.cu; do
+tests=("$here"/../cuda/*.cu)
+[ "$mode" = count ] && tests=()  # they are timed, not counted
+for source in "$sources"/*.cu "${tests[@]}"; do
   [ -e "$source" ] && [ "$program" = "$out/harness" ] || continue
   object=$out/$(basename "$source" .cu).cu.o
   objects+=("$object")

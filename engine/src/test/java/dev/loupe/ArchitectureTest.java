@@ -53,10 +53,12 @@ class ArchitectureTest {
   }
 
   @Test
-  void theVectorApiIsUsedInOnePlace() {
+  void theVectorApiIsUsedInTwoPlacesThatAreLoadedWhereItIsThere() {
     noClasses()
         .that()
         .doNotHaveFullyQualifiedName("dev.loupe.ops.cpu.VectorLoops")
+        .and()
+        .doNotHaveFullyQualifiedName("dev.loupe.bench.Probe")
         .should()
         .dependOnClassesThat()
         .resideInAPackage("jdk.incubator.vector..")

@@ -11,14 +11,16 @@ import java.util.function.ToDoubleFunction;
 
 /**
  * Speed of whole runs on the GPU: a prompt of 512 random tokens, then 400 more, without maps, with
- * those of one layer, and with all. One line of JSON for each, times as median and range of five
- * runs after two to warm up. Each run records its graphs anew, which is inside its time.
+ * those of one layer, and with all; and a prompt of 1,024 alone. One line of JSON for each, times
+ * as median and range of five runs after two to warm up. Each run records its graphs anew, which is
+ * inside its time.
  *
  * <p>Arguments: a model's folder, then precisions.
  */
 final class GpuBenchmark {
   private static final int PROMPT = 512;
   private static final int TOKENS = 400;
+  private static final int LONG_PROMPT = 1024;
   private static final int RUNS = 5;
   private static final int WARM_UP = 2;
 
@@ -28,16 +30,20 @@ final class GpuBenchmark {
       Precision precision = Precision.valueOf(name.toUpperCase(Locale.ROOT));
       Options options = Options.defaults().backend(Backend.CUDA).precision(precision);
       try (Loupe loupe = Loupe.open(model, options)) {
+        int positions = loupe.info().config().nPositions(); // 1,024, but of tiny, a trial
+        int prompt = Math.min(PROMPT, positions / 2);
         for (String maps : List.of("off", "one layer", "all")) {
-          measure(loupe, model, name, maps);
+          measure(loupe, model, name, maps, prompt, Math.min(TOKENS, positions - prompt));
         }
+        measure(loupe, model, name, "off", Math.min(LONG_PROMPT, positions), 0);
       }
     }
   }
 
-  private static void measure(Loupe loupe, Path model, String precision, String maps) {
-    int[] prompt = new Random(1).ints(PROMPT, 0, 50_000).toArray();
-    Request request = Request.ids(prompt).tokens(TOKENS).sampling(Sampling.greedy());
+  private static void measure(
+      Loupe loupe, Path model, String precision, String maps, int prompt, int tokens) {
+    int[] ids = new Random(1).ints(prompt, 0, loupe.info().config().vocabSize()).toArray();
+    Request request = Request.ids(ids).tokens(tokens).sampling(Sampling.greedy());
     if (!maps.equals("off")) {
       AttentionSelection all = AttentionSelection.all();
       request.attention(maps.equals("all") ? all : all.layers(0));
@@ -58,9 +64,9 @@ final class GpuBenchmark {
         loupe.info().device(),
         precision,
         maps,
-        PROMPT,
+        prompt,
         spread(runs, run -> run.timing().prefillMs()),
-        TOKENS,
+        tokens,
         spread(runs, run -> run.timing().decodeMs()));
   }
 

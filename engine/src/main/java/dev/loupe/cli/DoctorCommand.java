@@ -13,6 +13,7 @@ import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.kernels.SelfTest;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
@@ -49,17 +50,17 @@ final class DoctorCommand implements Callable<Integer> {
         vectors
             ? "Vector API present"
             : "missing: plain loops are used; start Java with --add-modules jdk.incubator.vector");
-    int cards = gpus();
+    boolean gpus = gpus();
     boolean model = model();
-    boolean gpu = cards == 0 || Home.demoModel().isEmpty() || gpuAgrees(Home.demoModel().get());
-    return model ? gpu ? 0 : Main.FAILED : Main.BAD_INPUT;
+    return model ? gpus ? 0 : Main.FAILED : Main.BAD_INPUT;
   }
 
-  /** What there is of NVIDIA's; returns the number of cards that can be used. */
-  private int gpus() {
+  /** What there is of NVIDIA's; true if the cards that can be used compute rightly. */
+  private boolean gpus() {
     CudaDriver driver = CudaDriver.find();
     line("nvidia driver", driver.summary());
     int usable = 0;
+    boolean right = true;
     for (int i = 0; i < driver.cards().size(); i++) {
       try (Gpu gpu = Gpu.open(i)) {
         line(
@@ -73,12 +74,20 @@ final class DoctorCommand implements Callable<Integer> {
                     gpu.totalBytes() >> 20));
         line("  kernels", gpu.images());
         line("  cublas", cublas(gpu));
+        for (String family : SelfTest.families()) {
+          SelfTest.Finding finding = SelfTest.of(gpu, family);
+          line("  " + family, finding.text());
+          right &= finding.isRight();
+        }
         usable++;
       } catch (GpuException e) {
         line("gpu " + i, "cannot be used: " + e.getMessage());
       }
     }
-    return usable;
+    if (usable > 0 && Home.demoModel().isPresent()) {
+      right &= gpuAgrees(Home.demoModel().get());
+    }
+    return right;
   }
 
   private static String cublas(Gpu gpu) {
@@ -129,7 +138,7 @@ final class DoctorCommand implements Callable<Integer> {
         }
       }
     } catch (CheckpointException e) {
-      return true; // said before
+      return true; // said elsewhere
     }
     return agrees;
   }
@@ -201,6 +210,6 @@ final class DoctorCommand implements Callable<Integer> {
   }
 
   private void line(String what, String found) {
-    main.terminal().print("%-14s %s%n".formatted(what, found));
+    main.terminal().print("%-18s %s%n".formatted(what, found));
   }
 }

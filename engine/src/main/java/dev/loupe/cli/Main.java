@@ -39,6 +39,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
       GenerateCommand.class,
       AttentionCommand.class,
       WeightsCommand.class,
+      BenchCommand.class,
       DoctorCommand.class
     },
     exitCodeListHeading = "%nExit codes:%n",

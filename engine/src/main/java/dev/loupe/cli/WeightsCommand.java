@@ -1,12 +1,16 @@
 package dev.loupe.cli;
 
+import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.GgmlType;
+import dev.loupe.weights.Gpt2Gguf;
 import dev.loupe.weights.Inspection;
 import dev.loupe.weights.RandomCheckpoint;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -17,14 +21,18 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.ParentCommand;
 
-/** {@code loupe weights}: what is in a checkpoint, and checkpoints for tests. */
+/** {@code loupe weights}: what is in a checkpoint, other formats, and checkpoints for tests. */
 @Command(
     name = "weights",
-    description = "Inspect and make GPT-2 checkpoints.",
+    description = "Inspect, convert and make GPT-2 checkpoints.",
     synopsisSubcommandLabel = "COMMAND ...",
     optionListHeading = "%n",
     commandListHeading = "%nCommands:%n",
-    subcommands = {WeightsCommand.Inspect.class, WeightsCommand.MakeRandom.class})
+    subcommands = {
+      WeightsCommand.Inspect.class,
+      WeightsCommand.Convert.class,
+      WeightsCommand.MakeRandom.class
+    })
 final class WeightsCommand {
   @ParentCommand Main main;
 
@@ -58,6 +66,100 @@ final class WeightsCommand {
         parent.main.terminal().print(json ? inspection.json() + "\n" : inspection.text(all));
       }
       return 0;
+    }
+  }
+
+  @Command(
+      name = "convert",
+      description = "Write a model in another format, its tokenizer included.",
+      parameterListHeading = "%n",
+      footerHeading = "%nExample:%n",
+      footer = {"  loupe weights convert gpt2 gpt2.gguf --dtype q8_0"})
+  static final class Convert implements Callable<Integer> {
+    @ParentCommand WeightsCommand parent;
+
+    @Parameters(index = "0", paramLabel = "IN", description = "The model: a folder or its weights.")
+    Path in;
+
+    @Parameters(index = "1", paramLabel = "OUT", description = "The file to write; must be new.")
+    Path out;
+
+    @Option(
+        names = "--format",
+        paramLabel = "F",
+        description = "gguf, which llama.cpp reads (default: gguf).")
+    String format = "gguf";
+
+    @Option(
+        names = "--dtype",
+        paramLabel = "T",
+        description = "Matrices as f32, f16 or q8_0 (default: f16); the rest is f32.")
+    String dtype = "f16";
+
+    @Option(
+        names = {"-q", "--quiet"},
+        description = "No progress, no closing line.")
+    boolean quiet;
+
+    @Override
+    public Integer call() throws IOException {
+      Terminal terminal = parent.main.terminal();
+      if (!format.equals("gguf")) {
+        throw new IllegalArgumentException("no format \"%s\"; there is gguf".formatted(format));
+      }
+      GgmlType type = GgmlType.named(dtype);
+      if (Files.exists(out)) {
+        throw new IOException(out + " exists already; give a new name or delete it");
+      }
+      try (Checkpoint checkpoint = Checkpoint.open(in)) {
+        Path folder = Files.isDirectory(in) ? in : in.toAbsolutePath().getParent();
+        write(checkpoint, vocabulary(folder == null ? in : folder), type, terminal);
+      }
+      if (!quiet) {
+        terminal.say("[wrote %s: %d bytes]".formatted(out, Files.size(out)));
+      }
+      return 0;
+    }
+
+    private void write(
+        Checkpoint checkpoint, Gpt2Gguf.Vocabulary vocabulary, GgmlType type, Terminal terminal)
+        throws IOException {
+      ProgressBar progress = new ProgressBar(terminal, !quiet, "writing " + out.getFileName());
+      try (Interrupt interrupt = new Interrupt(terminal)) {
+        interrupt.onlyAsk(); // what is begun has to be removed
+        Gpt2Gguf.write(
+            checkpoint,
+            vocabulary,
+            type,
+            out,
+            (done, total) -> {
+              progress.update(done, total);
+              if (interrupt.asked()) {
+                throw new CancellationException("interrupted; %s was not made".formatted(out));
+              }
+            });
+      } finally {
+        progress.clear();
+      }
+    }
+
+    private static Gpt2Gguf.Vocabulary vocabulary(Path folder) throws IOException {
+      List<Gpt2Gguf.Token> tokens = new ArrayList<>();
+      try (Tokenizer tokenizer = Tokenizer.open(folder)) {
+        for (int id = 0; id < tokenizer.size(); id++) {
+          tokens.add(
+              tokenizer.contains(id)
+                  ? new Gpt2Gguf.Token(tokenizer.raw(id), kind(tokenizer, id))
+                  : Gpt2Gguf.Token.unused(id));
+        }
+      }
+      return new Gpt2Gguf.Vocabulary(tokens, Tokenizer.merges(folder));
+    }
+
+    private static Gpt2Gguf.TokenKind kind(Tokenizer tokenizer, int id) {
+      return tokenizer.isSpecial(id)
+          ? Gpt2Gguf.TokenKind.CONTROL
+          : tokenizer.isAdded(id) ? Gpt2Gguf.TokenKind.USER_DEFINED : Gpt2Gguf.TokenKind.NORMAL;
     }
   }
 

@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import dev.loupe.weights.CheckpointException;
 import java.io.ByteArrayOutputStream;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.OptionalInt;
 import java.util.stream.IntStream;
 
@@ -45,6 +46,16 @@ public final class Tokenizer implements AutoCloseable {
       throw new CheckpointException(
           "not a usable tokenizer in %s: %s".formatted(folder, e.getMessage()), e);
     }
+  }
+
+  /**
+   * The merge rules of the tokenizer in {@code folder}, {@code "left right"}, the first that
+   * applies first. They are read anew: an open tokenizer keeps them in native memory only.
+   *
+   * @throws CheckpointException as {@link #open}
+   */
+  public static List<String> merges(Path folder) throws CheckpointException {
+    return TokenizerJson.read(folder).merges();
   }
 
   /**
@@ -98,6 +109,11 @@ public final class Tokenizer implements AutoCloseable {
   /** Whether the id is a control token's, such as {@code <|endoftext|>}; false for unknown ids. */
   public boolean isSpecial(int id) {
     return vocabulary.isSpecial(id);
+  }
+
+  /** Whether the id is an added token's, whose spelling is its text; false for unknown ids. */
+  public boolean isAdded(int id) {
+    return vocabulary.isLiteral(id);
   }
 
   /**

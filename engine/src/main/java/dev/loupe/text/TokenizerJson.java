@@ -84,6 +84,11 @@ final class TokenizerJson {
     return vocab;
   }
 
+  /** {@code "left right"}, the first that applies first. */
+  List<String> merges() {
+    return List.copyOf(merges);
+  }
+
   /** Tokens of literal text, special or not. */
   List<AddedToken> added() {
     return added;

@@ -107,6 +107,10 @@ final class Vocabulary {
     return id >= 0 && special.get(id);
   }
 
+  boolean isLiteral(int id) {
+    return id >= 0 && literal.get(id);
+  }
+
   OptionalInt idOf(String token) {
     Integer id = ids.get(token);
     return id == null ? OptionalInt.empty() : OptionalInt.of(id);

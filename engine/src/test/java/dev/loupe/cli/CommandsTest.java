@@ -1,12 +1,17 @@
 package dev.loupe.cli;
 
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
+import dev.loupe.model.Golden;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -131,12 +136,38 @@ class CommandsTest {
   }
 
   @Test
+  void convertWritesOneFileWithTheTokenizerInIt() throws IOException {
+    Path file = folder.resolve("demo.gguf");
+    Ran ran = Ran.loupe("weights", "convert", Golden.DEMO_MODEL, file, "--dtype", "q8_0").well();
+    assertEquals("", ran.out());
+    assertTrue(ran.err().contains(file.toString()) && ran.err().contains("bytes"), ran.err());
+    byte[] bytes = Files.readAllBytes(file);
+    assertEquals("GGUF", new String(bytes, 0, 4, UTF_8));
+    String text = new String(bytes, ISO_8859_1);
+    for (String word : List.of("tokenizer.ggml.merges", "blk.5.ffn_down.weight", "<|endoftext|>")) {
+      assertTrue(text.contains(word), word);
+    }
+    // after the key: array, of what, its length, then a number for each token
+    int kinds = text.indexOf("tokenizer.ggml.token_type") + "tokenizer.ggml.token_type".length();
+    ByteBuffer numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
+    assertEquals(1024, numbers.getLong(kinds + 8));
+    assertEquals(1, numbers.getInt(kinds + 16), "a token of BPE");
+    assertEquals(3, numbers.getInt(kinds + 16 + 4 * 1023), "<|endoftext|>");
+    assertFalse(text.contains("[PAD"), "the demo model has a token for every row");
+    Ran.loupe("weights", "convert", Golden.DEMO_MODEL, file).refused(Main.FAILED, file, "exists");
+    assertArrayEquals(bytes, Files.readAllBytes(file));
+    Ran.loupe("weights", "convert", folder, folder.resolve("x"))
+        .refused(Main.BAD_INPUT, folder, "holds no model.safetensors");
+    assertEquals(List.of("demo.gguf"), Ran.names(folder));
+  }
+
+  @Test
   void doctorSaysWhatWorks() {
     Ran ran = Ran.loupe("doctor").well();
     for (String word : List.of("loupe", "processors", "java heap", "vectors", "nvidia driver")) {
       assertTrue(ran.out().lines().anyMatch(line -> line.startsWith(word)), word);
     }
-    assertTrue(ran.out().contains("demo model     works"), ran.out());
+    assertTrue(ran.out().contains("demo model         works"), ran.out());
     assertEquals("", ran.err());
   }
 }

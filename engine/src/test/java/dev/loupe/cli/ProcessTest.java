@@ -4,8 +4,6 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeFalse;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
@@ -14,11 +12,10 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
 import java.util.zip.ZipFile;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -27,55 +24,11 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(60)
 class ProcessTest {
   @TempDir Path folder;
+  private Child child;
 
-  private static List<String> java(Class<?> main, List<String> flags, Object... args) {
-    List<String> command =
-        new ArrayList<>(
-            List.of(
-                ProcessHandle.current().info().command().orElseThrow(),
-                "--add-modules",
-                "jdk.incubator.vector",
-                "--enable-native-access=ALL-UNNAMED",
-                "-XX:+UseSerialGC"));
-    command.addAll(flags);
-    command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
-    Stream.of(args).map(Object::toString).forEach(command::add);
-    return command;
-  }
-
-  private Process start(List<String> command) throws IOException {
-    return new ProcessBuilder(command)
-        .redirectError(folder.resolve("stderr").toFile())
-        .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
-        .start();
-  }
-
-  /** Standard error without what Java says at its start. */
-  private String said() throws IOException {
-    StringBuilder said = new StringBuilder();
-    for (String line : Files.readAllLines(folder.resolve("stderr"))) {
-      if (!line.startsWith("WARNING: Using incubator modules")) {
-        said.append(line).append('\n');
-      }
-    }
-    return said.toString();
-  }
-
-  private static void signal(Process process, String name) throws Exception {
-    String pid = Long.toString(process.pid());
-    assertEquals(0, new ProcessBuilder("kill", "-" + name, pid).inheritIO().start().waitFor());
-  }
-
-  /** A process inherits that SIGINT is ignored, as it is in the background of a script. */
-  private static void assumeSigintIsHeard() throws IOException {
-    Path status = Path.of("/proc/self/status");
-    assumeTrue(Files.exists(status), "no /proc here");
-    for (String line : Files.readAllLines(status)) {
-      if (line.startsWith("SigIgn:")) {
-        long ignored = Long.parseUnsignedLong(line.substring(7).strip(), 16);
-        assumeFalse((ignored & 2) != 0, "SIGINT is ignored here");
-      }
-    }
+  @BeforeEach
+  void child() {
+    child = new Child(folder);
   }
 
   private Path made() throws IOException {
@@ -83,12 +36,43 @@ class ProcessTest {
   }
 
   @Test
+  void anInterruptEndsAMeasurementAndKeepsWhatItHas() throws Exception {
+    Child.assumeSigintIsHeard();
+    String out = "";
+    for (int seconds = 4; out.isEmpty() && seconds <= 16; seconds *= 2) {
+      Process process =
+          child.start(
+              Child.java(
+                  Main.class,
+                  List.of(),
+                  "bench",
+                  "prefill",
+                  "--backend",
+                  "cpu",
+                  "--prompt-tokens",
+                  4,
+                  "--runs",
+                  100_000_000,
+                  "--json"));
+      Thread.sleep(1000L * seconds); // too early, there is nothing to keep: once more
+      Child.signal(process, "INT");
+      out = new String(process.getInputStream().readAllBytes(), UTF_8);
+      assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
+      assertEquals("", child.said());
+    }
+    JsonObject report = JsonParser.parseString(out).getAsJsonObject();
+    int runs = report.getAsJsonArray("ms").size();
+    assertTrue(runs >= 1 && runs < 100_000_000, runs + " runs");
+  }
+
+  @Test
   void anInterruptEndsTheTextAndKeepsItsMaps() throws Exception {
-    assumeSigintIsHeard();
+    Child.assumeSigintIsHeard();
     Path made = made();
     Process process =
-        start(
-            java(
+        child.start(
+            Child.java(
                 Main.class,
                 List.of(),
                 "generate",
@@ -107,10 +91,10 @@ class ProcessTest {
                 made.resolve("a.npz")));
     InputStream out = process.getInputStream();
     byte[] first = out.readNBytes(20);
-    signal(process, "INT");
+    Child.signal(process, "INT");
     String text = new String(first, UTF_8) + new String(out.readAllBytes(), UTF_8);
     assertTrue(process.waitFor(30, TimeUnit.SECONDS));
-    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), said());
+    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
     assertEquals(List.of("a.json", "a.npz"), Ran.names(made));
     JsonObject run =
         JsonParser.parseString(Files.readString(made.resolve("a.json"))).getAsJsonObject();
@@ -130,16 +114,16 @@ class ProcessTest {
     try (ZipFile zip = new ZipFile(made.resolve("a.npz").toFile())) {
       assertTrue(zip.size() >= 7);
     }
-    assertTrue(said().contains("; interrupted]"), said());
-    assertTrue(said().contains("a.npz"), said());
+    assertTrue(child.said().contains("; interrupted]"), child.said());
+    assertTrue(child.said().contains("a.npz"), child.said());
   }
 
   @Test
   void aTerminationLeavesNoTemporaryFile() throws Exception {
     Path made = made();
     Process process =
-        start(
-            java(
+        child.start(
+            Child.java(
                 Main.class,
                 List.of(),
                 "generate",
@@ -184,13 +168,13 @@ class ProcessTest {
 
   @Test
   void aSecondInterruptEndsAtOnce() throws Exception {
-    assumeSigintIsHeard();
-    Process process = start(java(Stubborn.class, List.of()));
+    Child.assumeSigintIsHeard();
+    Process process = child.start(Child.java(Stubborn.class, List.of()));
     assertEquals('r', process.getInputStream().read());
-    signal(process, "INT");
+    Child.signal(process, "INT");
     assertEquals('a', process.getInputStream().read(), "the first one only asks");
     assertFalse(process.waitFor(400, TimeUnit.MILLISECONDS), "and does not end it");
-    signal(process, "INT");
+    Child.signal(process, "INT");
     assertTrue(process.waitFor(20, TimeUnit.SECONDS));
     assertEquals(Interrupt.EXIT_CODE, process.exitValue());
   }
@@ -200,8 +184,8 @@ class ProcessTest {
     Path made = made();
     List<String> small = List.of("-Xmx24m", "-XX:MaxDirectMemorySize=8m");
     Process process =
-        start(
-            java(
+        child.start(
+            Child.java(
                 Main.class,
                 small,
                 "generate",
@@ -217,7 +201,7 @@ class ProcessTest {
                 made.resolve("a.npz")));
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
     assertTrue(process.waitFor(50, TimeUnit.SECONDS));
-    new Ran(process.exitValue(), out, said())
+    new Ran(process.exitValue(), out, child.said())
         .refused(Main.OUT_OF_MEMORY, "out of memory", "use a smaller model");
     assertEquals(List.of(), Ran.names(made));
   }
@@ -226,13 +210,14 @@ class ProcessTest {
   void aReaderThatHasEnoughEndsTheRunQuietly() throws Exception {
     StringBuilder line = new StringBuilder();
     for (String word :
-        java(Main.class, List.of(), "generate", "x", "-n", 4000, "--overflow", "slide")) {
+        Child.java(Main.class, List.of(), "generate", "x", "-n", 4000, "--overflow", "slide")) {
       line.append('\'').append(word.replace("'", "'\\''")).append("' ");
     }
-    Process process = start(List.of("bash", "-c", line + "| head -c 1; exit ${PIPESTATUS[0]}"));
+    Process process =
+        child.start(List.of("bash", "-c", line + "| head -c 1; exit ${PIPESTATUS[0]}"));
     assertEquals(1, process.getInputStream().readAllBytes().length);
     assertTrue(process.waitFor(50, TimeUnit.SECONDS));
     assertEquals(0, process.exitValue());
-    assertEquals("", said());
+    assertEquals("", child.said());
   }
 }

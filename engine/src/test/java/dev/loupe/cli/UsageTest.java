@@ -23,8 +23,8 @@ class UsageTest {
   @ValueSource(
       strings = {
         "genrate => there is no command genrate; generate",
-        "weights => no command given; inspect; make-random",
-        "weights|convert => there is no command convert; inspect",
+        "weights => no command given; inspect; convert; make-random",
+        "weights|shrink => there is no command shrink; inspect",
         "generate|x|--bogus => no option --bogus; loupe generate --help",
         "generate|x|--temprature|1 => no option --temprature; --temperature",
         "generate|- a => no option - a; put -- before",
@@ -88,6 +88,17 @@ class UsageTest {
         "attention|x|--samples|2 => no option --samples",
         "weights|make-random => DIR",
         "weights|make-random|d|--size|huge => huge; gpt2-medium",
+        "weights|convert|in => OUT",
+        "weights|convert|in|out|--format|onnx => \"onnx\"; gguf",
+        "weights|convert|in|out|--dtype|q4_0 => \"q4_0\"; f32, f16, q8_0",
+        "bench => no command given; decode; prefill",
+        "bench|decode|--attention|two => --attention; 'two'; none, one or all",
+        "bench|decode|--runs|0 => 0 runs",
+        "bench|decode|-n|0 => 0 tokens to write",
+        "bench|decode|-n|192|--backend|cpu => 64 prompt tokens and 193 to write; context of 256",
+        "bench|prefill|--prompt-tokens|0 => 0 prompt tokens",
+        "bench|prefill|--prompt-tokens|257|--backend|cpu => 257 prompt tokens; context of 256",
+        "bench|prefill|-n|5 => no option -n",
         "doctor|x => \"x\"",
       })
   void refuses(String line) {
@@ -98,7 +109,8 @@ class UsageTest {
 
   @Test
   void refusesToRunWithoutACommand() {
-    Ran.loupe().refused(Main.BAD_USAGE, "no command", "generate, attention, weights, doctor");
+    Ran.loupe()
+        .refused(Main.BAD_USAGE, "no command", "generate, attention, weights, bench, doctor");
   }
 
   @Test
@@ -131,7 +143,11 @@ class UsageTest {
         "attention",
         "weights",
         "weights inspect",
+        "weights convert",
         "weights make-random",
+        "bench",
+        "bench decode",
+        "bench prefill",
         "doctor"
       })
   void helps(String command) {

@@ -33,14 +33,40 @@ public abstract sealed class Cublas implements AutoCloseable permits Cublas12, C
    * there is no JCuda, by its C functions.
    *
    * @return empty if there is neither
-   * @throws GpuException if there is one and it does not start
+   * @throws GpuException if there is one and it does not start, or multiplies wrongly
    */
   public static Optional<Cublas> open(Gpu gpu) {
+    Optional<Cublas> cublas;
     if (library(12).isPresent()) {
       JCudaLibrary.load(JCublas2.class, "JCublas2");
-      return Optional.of(gpu.call(() -> new Cublas12(gpu)));
+      cublas = Optional.of(gpu.call(() -> new Cublas12(gpu)));
+    } else {
+      cublas = library(13).map(library -> gpu.call(() -> new Cublas13(gpu, library)));
     }
-    return library(13).map(library -> gpu.call(() -> new Cublas13(gpu, library)));
+    cublas.ifPresent(Cublas::tryOut);
+    return cublas;
+  }
+
+  /** A library that starts may still lack its kernels for the card: seen here, not in a prompt. */
+  private void tryOut() {
+    try (DeviceBuffer x = gpu.allocate(Element.F16, 8);
+        DeviceBuffer y = gpu.allocate(Element.F32, 1)) {
+      x.upload(new float[] {1, 2, 3, 4, 5, 6, 7, 8});
+      linear(x, x, y, 1, 8, 1, false);
+      float[] product = new float[1];
+      y.download(product);
+      if (product[0] != 204) {
+        throw new GpuException(
+            "cuBLAS multiplies wrongly: 1 + 4 + 9 .. 64 is %s, not 204".formatted(product[0]));
+      }
+    } catch (GpuException e) {
+      try {
+        close();
+      } catch (GpuException closing) {
+        e.addSuppressed(closing);
+      }
+      throw e;
+    }
   }
 
   static Optional<SymbolLookup> library(int version) {

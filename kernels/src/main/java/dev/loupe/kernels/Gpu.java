@@ -337,6 +337,11 @@ public final class Gpu implements AutoCloseable {
         });
   }
 
+  /** Names of the kernels that were asked for so far. */
+  Set<String> loadedKernels() {
+    return call(() -> Set.copyOf(kernels.keySet()));
+  }
+
   /** Runs {@code work} on the thread that owns the context; calls inside it are not handed over. */
   public void run(Runnable work) {
     thread.run(

@@ -43,6 +43,12 @@ final class JCudaLibrary {
     String file =
         LibUtils.createLibraryFileName(
             LibUtils.createPlatformLibraryName(library + "-" + JCudaVersion.get()));
+    if (owner.getResource("/lib/" + file) == null) {
+      String jar = library.equals("JCublas2") ? "jcublas-natives" : "jcuda-natives";
+      throw new GpuException(
+          "JCuda's native library %s is missing: add org.jcuda:%s:%s for this system to the class path"
+              .formatted(file, jar, JCudaVersion.get()));
+    }
     Throwable failure = null;
     if (cache != null) {
       try {

@@ -34,13 +34,19 @@ final class ChildJvm {
     }
   }
 
+  /** Runs {@link OpenGpu}. */
+  static String openGpu(Map<String, String> environment, Path temporary)
+      throws IOException, InterruptedException {
+    return run(OpenGpu.class, environment, temporary);
+  }
+
   /**
-   * Runs {@link OpenGpu}.
+   * Runs the {@code main} of a class.
    *
    * @param environment added to this process's; an empty value removes
    * @return its output, errors too
    */
-  static String openGpu(Map<String, String> environment, Path temporary)
+  static String run(Class<?> main, Map<String, String> environment, Path temporary)
       throws IOException, InterruptedException {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -50,7 +56,7 @@ final class ChildJvm {
     command.add("-Djava.io.tmpdir=" + temporary);
     command.add("-cp");
     command.add(System.getProperty("java.class.path"));
-    command.add(OpenGpu.class.getName());
+    command.add(main.getName());
     ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
     environment.forEach(
         (name, value) -> {

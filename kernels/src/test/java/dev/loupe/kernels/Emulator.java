@@ -105,6 +105,15 @@ final class Emulator {
     card(80, 13000, 1, 8L << 30);
   }
 
+  /** Lets a kernel end its context with a CUDA error, after so many that succeed. */
+  static void failKernel(long after, int error) {
+    call(
+        "emu_fail_kernel",
+        FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT),
+        after,
+        error);
+  }
+
   /** Device allocations that were not freed, in the whole process. */
   static int liveAllocations() {
     return (Integer) call("emu_live_allocations", FunctionDescriptor.of(ValueLayout.JAVA_INT));

@@ -72,7 +72,7 @@ final class LinearProblem {
 
     /** No activation is steeper than 1.13; each is a few roundings of numbers up to z, e^z. */
     Expected activated(Activation f) {
-      double y = activation(f, value);
+      double y = f.of(value);
       return new Expected(y, 1.2 * error + 1e-5 * Math.abs(y));
     }
 
@@ -99,40 +99,6 @@ final class LinearProblem {
     double additions = (splits ? 3.0 * in : in) + 1;
     double error = magnitude * (additions * 0x1p-23 + (splits ? 3 * 0x1p-22 : 0));
     return new Expected(sum + b, error + rounding(Element.F32, sum + b));
-  }
-
-  private static double activation(Activation f, double x) {
-    return switch (f) {
-      case NONE -> x;
-      case GELU_NEW ->
-          0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x * x * x)));
-      case GELU -> 0.5 * x * erfc(-x / Math.sqrt(2));
-      case RELU -> Math.max(x, 0);
-      case SILU -> x / (1 + Math.exp(-x));
-      case TANH -> Math.tanh(x);
-      case QUICK_GELU -> x / (1 + Math.exp(-1.702 * x));
-    };
-  }
-
-  /** By its Taylor series near 0, by its continued fraction further out: good to 1e-12. */
-  private static double erfc(double x) {
-    if (x < 0) {
-      return 2 - erfc(-x);
-    }
-    if (x > 2.5) {
-      double fraction = 0;
-      for (int n = 80; n > 0; n--) {
-        fraction = n / 2.0 / (x + fraction);
-      }
-      return Math.exp(-x * x) / (Math.sqrt(Math.PI) * (x + fraction));
-    }
-    double term = x;
-    double sum = x;
-    for (int n = 1; n < 60; n++) {
-      term *= -x * x / n;
-      sum += term / (2 * n + 1);
-    }
-    return 1 - sum * 2 / Math.sqrt(Math.PI);
   }
 
   @Override

@@ -97,7 +97,7 @@ class ReadmeTest {
     StringBuilder table =
         new StringBuilder(
             "Counted in %s on %s:\n\n| %s | KB read (x least) | KB written (x least) |"
-                .formatted(rows.getFirst().element(), CountingRun.SHAPES.get(family), family));
+                .formatted(rows.getFirst().element(), CountingRun.SHAPES.of(family), family));
     columns.forEach(c -> table.append(" %s |".formatted(c.title())));
     table.append("\n|---|---:|---:|").append("---:|".repeat(columns.size())).append('\n');
     for (Counts row : rows) {

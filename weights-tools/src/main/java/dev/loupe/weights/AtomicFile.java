@@ -108,6 +108,23 @@ public final class AtomicFile implements AutoCloseable {
   }
 
   /**
+   * Refuses to begin what can't be ended.
+   *
+   * @throws IOException if the file system has less room than this; the message says how much
+   */
+  public void requireRoom(long bytes) throws IOException {
+    if (!Files.isRegularFile(path)) {
+      return; // a pipe takes any number
+    }
+    long room = Files.getFileStore(path).getUsableSpace();
+    if (room < bytes) {
+      throw new IOException(
+          "%s needs %d bytes, but its file system has room for %d only"
+              .formatted(named, bytes, room));
+    }
+  }
+
+  /**
    * Writes all that remains of {@code bytes} at the channel's position.
    *
    * @throws IOException if it can't be written; the message names the target

@@ -7,8 +7,6 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.FileStore;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashSet;
 import java.util.List;
@@ -82,13 +80,7 @@ public final class SafetensorsWriter implements AutoCloseable {
     SafetensorsWriter writer = new SafetensorsWriter(file, entries);
     boolean started = false;
     try {
-      long needed = entries.stream().mapToLong(Entry::bytes).reduce(0, Math::addExact);
-      FileStore store = Files.getFileStore(file.path());
-      if (Files.isRegularFile(file.path()) && store.getUsableSpace() < needed) {
-        throw new IOException(
-            "%s needs %d bytes, but its file system has room for %d only"
-                .formatted(target, needed, store.getUsableSpace()));
-      }
+      file.requireRoom(entries.stream().mapToLong(Entry::bytes).reduce(0, Math::addExact));
       file.write(header);
       writer.skipWhole();
       started = true;

@@ -1,0 +1,212 @@
+package dev.loupe.cli;
+
+import dev.loupe.Loupe;
+import dev.loupe.bench.BenchReport;
+import dev.loupe.bench.Benchmark;
+import dev.loupe.bench.Benchmark.Maps;
+import dev.loupe.bench.Benchmark.Phase;
+import dev.loupe.bench.Benchmark.Settings;
+import dev.loupe.bench.Ceilings;
+import dev.loupe.bench.Machine;
+import java.io.IOException;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.ITypeConverter;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParentCommand;
+import picocli.CommandLine.TypeConversionException;
+
+/** {@code loupe bench}: how fast a whole model runs on this machine. */
+@Command(
+    name = "bench",
+    description = "Measure the speed of a whole model on this machine.",
+    synopsisSubcommandLabel = "COMMAND ...",
+    optionListHeading = "%n",
+    commandListHeading = "%nCommands:%n",
+    subcommands = {BenchCommand.Decode.class, BenchCommand.Prefill.class})
+final class BenchCommand {
+  @ParentCommand Main main;
+
+  /** What both measurements ask for. */
+  static final class Options {
+    @Option(
+        names = "--runs",
+        paramLabel = "N",
+        description = "Runs that are measured, after two to warm up (default: 7).")
+    int runs = 7;
+
+    @Option(
+        names = "--attention",
+        paramLabel = "A",
+        converter = MapsConverter.class,
+        description = "Maps that are kept: none, one (layer 0) or all (default: none).")
+    Maps maps = Maps.NONE;
+
+    @Option(names = "--json", description = "Print one JSON object, on one line.")
+    boolean json;
+
+    @Option(
+        names = {"-q", "--quiet"},
+        description = "No progress.")
+    boolean quiet;
+  }
+
+  /** Names of maps in small letters. */
+  static final class MapsConverter implements ITypeConverter<Maps> {
+    @Override
+    public Maps convert(String text) {
+      try {
+        return Maps.valueOf(text.strip().toUpperCase(Locale.ROOT));
+      } catch (IllegalArgumentException e) {
+        throw new TypeConversionException("'%s' is not none, one or all".formatted(text));
+      }
+    }
+  }
+
+  @Command(
+      name = "decode",
+      description = {
+        "Measure writing, one token after the other.",
+        "Bytes and operations are counted by formula; percent are of the best that as many",
+        "threads read from memory, and multiply and add, in this run."
+      },
+      optionListHeading = "%n",
+      abbreviateSynopsis = true,
+      sortOptions = false,
+      footerHeading = "%nExample:%n",
+      footer = "  loupe bench decode -m gpt2 --threads 4 --json")
+  static final class Decode implements Callable<Integer> {
+    @ParentCommand BenchCommand parent;
+
+    @Option(
+        names = "--prompt-tokens",
+        paramLabel = "N",
+        description = "Tokens to read first (default: 64, or a quarter of the context).")
+    @Nullable Integer promptTokens;
+
+    @Option(
+        names = "-n",
+        paramLabel = "N",
+        description = "Tokens to write (default: 128, or what the context has room for).")
+    @Nullable Integer tokens;
+
+    @Mixin Options options;
+
+    @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
+    ModelOptions model = new ModelOptions();
+
+    @Override
+    public Integer call() throws IOException {
+      return measure(
+          parent.main.terminal(),
+          model,
+          options,
+          context -> {
+            int prompt = promptTokens == null ? Math.min(64, (context + 3) / 4) : promptTokens;
+            int steps = tokens == null ? Math.clamp(context - prompt - 1, 1, 128) : tokens;
+            return new Settings(Phase.DECODE, prompt, steps, options.runs, options.maps);
+          });
+    }
+  }
+
+  @Command(
+      name = "prefill",
+      description = {
+        "Measure reading a prompt in one pass.",
+        "Bytes and operations are counted by formula; percent are of the best that as many",
+        "threads read from memory, and multiply and add, in this run."
+      },
+      optionListHeading = "%n",
+      abbreviateSynopsis = true,
+      sortOptions = false,
+      footerHeading = "%nExample:%n",
+      footer = "  loupe bench prefill -m gpt2 --prompt-tokens 1024 --attention all")
+  static final class Prefill implements Callable<Integer> {
+    @ParentCommand BenchCommand parent;
+
+    @Option(
+        names = "--prompt-tokens",
+        paramLabel = "N",
+        description = "Tokens to read (default: 512, or what the context has room for).")
+    @Nullable Integer promptTokens;
+
+    @Mixin Options options;
+
+    @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
+    ModelOptions model = new ModelOptions();
+
+    @Override
+    public Integer call() throws IOException {
+      return measure(
+          parent.main.terminal(),
+          model,
+          options,
+          context -> {
+            int prompt = promptTokens == null ? Math.min(512, context) : promptTokens;
+            return new Settings(Phase.PREFILL, prompt, 0, options.runs, options.maps);
+          });
+    }
+  }
+
+  /** What to run in a model's context. */
+  private interface Plan {
+    Settings of(int context);
+  }
+
+  private static int measure(Terminal terminal, ModelOptions model, Options options, Plan plan)
+      throws IOException {
+    Machine machine = Machine.here();
+    try (Loupe loupe = model.open(terminal, options.quiet, false);
+        Interrupt interrupt = new Interrupt(terminal)) {
+      Settings settings = plan.of(loupe.info().config().nPositions());
+      int threads = model.threads == 0 ? machine.processors() : model.threads;
+      boolean cpu = loupe.info().backend().equals("cpu");
+      Optional<Ceilings> ceilings = cpu ? Ceilings.measure(threads) : Optional.empty();
+      Benchmark.Result result = run(terminal, loupe, settings, options.quiet, interrupt);
+      boolean interrupted = interrupt.asked();
+      if (!interrupted) {
+        ceilings = ceilings.map(before -> before.again(threads));
+      }
+      if (!result.milliseconds().isEmpty()) {
+        BenchReport report =
+            new BenchReport(
+                settings,
+                loupe.info(),
+                model.precision,
+                threads,
+                result,
+                Benchmark.work(loupe, settings, model.precision),
+                ceilings,
+                machine);
+        terminal.print(options.json ? report.json() + "\n" : report.text());
+      }
+      return interrupted ? Interrupt.EXIT_CODE : 0;
+    }
+  }
+
+  private static Benchmark.Result run(
+      Terminal terminal, Loupe loupe, Settings settings, boolean quiet, Interrupt interrupt) {
+    int runs = Benchmark.WARM_UP_RUNS + settings.runs();
+    int parts = 100;
+    ProgressBar progress = new ProgressBar(terminal, !quiet, "measuring");
+    try {
+      return Benchmark.run(
+          loupe,
+          settings,
+          (run, part) -> {
+            progress.update((long) (parts * (run + part)), (long) parts * runs);
+            if (run == Benchmark.WARM_UP_RUNS && part == 1) {
+              interrupt.onlyAsk(); // from here on there is something to keep
+            }
+            return !interrupt.asked();
+          });
+    } finally {
+      progress.clear();
+    }
+  }
+}

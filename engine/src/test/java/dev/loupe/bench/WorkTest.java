@@ -1,0 +1,76 @@
+package dev.loupe.bench;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import dev.loupe.ModelInfo;
+import dev.loupe.Precision;
+import dev.loupe.bench.Work.Storage;
+import dev.loupe.cli.TinyModel;
+import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.RandomCheckpoint;
+import java.nio.file.Path;
+import java.util.Optional;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The formulas, by hand for the tiny model: L = 2, C = 64, I = 256, V = 1024. */
+class WorkTest {
+  private static final Gpt2Config TINY = RandomCheckpoint.Size.TINY.config();
+  private static final Storage F32 = new Storage(4, 4);
+
+  // 2 (4 64^2 + 2 64 256) = 98304 in blocks, 64 1024 = 65536 in the head,
+  // 2 (9 64 + 256) + 2 64 = 1792 in biases and norms; 2 2 64 = 256 a position in the cache
+  private static final double WEIGHT_BYTES = (98304 + 65536 + 1792) * 4;
+
+  @Test
+  void aStep() {
+    Work step = Work.pass(TINY, F32, 5, 1);
+    assertEquals(WEIGHT_BYTES + 256 * (6 + 1) * 4, step.bytes());
+    assertEquals(98304 + 65536 + 256 * 6, step.multiplyAdds());
+  }
+
+  @Test
+  void aPromptReadsWeightsOnceAndComputesEveryRow() {
+    Work prompt = Work.pass(TINY, F32, 0, 3);
+    assertEquals(WEIGHT_BYTES + 256 * (3 + 3) * 4, prompt.bytes());
+    assertEquals(3 * 98304 + 65536 + 256 * (1 + 2 + 3), prompt.multiplyAdds());
+    Work later = Work.pass(TINY, F32, 10, 3);
+    assertEquals(3 * 98304 + 65536 + 256 * (11 + 12 + 13), later.multiplyAdds());
+  }
+
+  @Test
+  void theAverageOfSteps() {
+    Work steps = Work.step(TINY, F32, 5, 2);
+    assertEquals(WEIGHT_BYTES + 256 * (7 + 8) / 2.0 * 4, steps.bytes(), 1e-6);
+    assertEquals(98304 + 65536 + 256 * 6.5, steps.multiplyAdds(), 1e-6);
+  }
+
+  @Test
+  void bytesFollowTheStorage() {
+    Work half = Work.pass(TINY, new Storage(2, 2), 5, 1);
+    assertEquals((98304 + 65536) * 2 + 1792 * 4 + 256 * 7 * 2, half.bytes());
+    assertEquals(new Storage(4, 4), storage("cpu", "f32", Precision.F32));
+    assertEquals(new Storage(2, 4), storage("cpu", "bf16", Precision.F32), "as the file has them");
+    assertEquals(new Storage(4, 4), storage("cpu", "f64", Precision.F32));
+    assertEquals(new Storage(2, 4), storage("cpu", "f32", Precision.F16));
+    assertEquals(new Storage(4, 4), storage("cuda", "f16", Precision.F32));
+    assertEquals(new Storage(2, 2), storage("cuda", "f32", Precision.BF16));
+    assertEquals(new Storage(1.0625, 2), storage("cuda", "f16", Precision.INT8));
+  }
+
+  private static Storage storage(String backend, String stored, Precision precision) {
+    return Storage.of(
+        new ModelInfo("m", Optional.empty(), TINY, stored, backend, "", 0), precision);
+  }
+
+  /** Against what a checkpoint holds, tensor by tensor. */
+  @Test
+  void everyWeightIsCountedOnce(@TempDir Path folder) throws Exception {
+    try (Checkpoint checkpoint = Checkpoint.open(TinyModel.in(folder).folder())) {
+      long positions = checkpoint.tensor("wpe.weight").elements();
+      Work none = Work.pass(checkpoint.config(), F32, 0, 0);
+      assertEquals((double) (checkpoint.parameters() - positions), none.bytes() / 4);
+    }
+  }
+}

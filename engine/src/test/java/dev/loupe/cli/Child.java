@@ -1,0 +1,88 @@
+package dev.loupe.cli;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+
+/**
+ * Java in a process of its own.
+ *
+ * @param folder where its standard error goes
+ */
+record Child(Path folder) {
+  static List<String> java(Class<?> main, List<String> flags, Object... args) {
+    List<String> command =
+        new ArrayList<>(
+            List.of(
+                ProcessHandle.current().info().command().orElseThrow(),
+                "--add-modules",
+                "jdk.incubator.vector",
+                "--enable-native-access=ALL-UNNAMED",
+                "-XX:+UseSerialGC"));
+    command.addAll(flags);
+    command.addAll(List.of("-cp", System.getProperty("java.class.path"), main.getName()));
+    Stream.of(args).map(Object::toString).forEach(command::add);
+    return command;
+  }
+
+  Process start(List<String> command) throws IOException {
+    return start(command, Map.of());
+  }
+
+  /** Likewise, with more in the environment. */
+  private Process start(List<String> command, Map<String, String> environment) throws IOException {
+    ProcessBuilder builder =
+        new ProcessBuilder(command)
+            .redirectError(folder.resolve("stderr").toFile())
+            .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()));
+    builder.environment().putAll(environment);
+    return builder.start();
+  }
+
+  /** Runs to the end. */
+  Ran run(List<String> command, Map<String, String> environment) throws Exception {
+    Process process = start(command, environment);
+    String out = new String(process.getInputStream().readAllBytes(), UTF_8);
+    assertTrue(process.waitFor(50, TimeUnit.SECONDS));
+    return new Ran(process.exitValue(), out, said());
+  }
+
+  /** Standard error without what Java says at its start. */
+  String said() throws IOException {
+    StringBuilder said = new StringBuilder();
+    for (String line : Files.readAllLines(folder.resolve("stderr"))) {
+      if (!line.startsWith("WARNING: Using incubator modules")) {
+        said.append(line).append('\n');
+      }
+    }
+    return said.toString();
+  }
+
+  static void signal(Process process, String name) throws Exception {
+    String pid = Long.toString(process.pid());
+    assertEquals(0, new ProcessBuilder("kill", "-" + name, pid).inheritIO().start().waitFor());
+  }
+
+  /** A process inherits that SIGINT is ignored, as it is in the background of a script. */
+  static void assumeSigintIsHeard() throws IOException {
+    Path status = Path.of("/proc/self/status");
+    assumeTrue(Files.exists(status), "no /proc here");
+    for (String line : Files.readAllLines(status)) {
+      if (line.startsWith("SigIgn:")) {
+        long ignored = Long.parseUnsignedLong(line.substring(7).strip(), 16);
+        assumeFalse((ignored & 2) != 0, "SIGINT is ignored here");
+      }
+    }
+  }
+}

@@ -1,0 +1,256 @@
+package dev.loupe.cli;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import dev.loupe.EmulatedGpu;
+import dev.loupe.OnGpu;
+import dev.loupe.kernels.SelfTest;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+import java.util.zip.ZipFile;
+import org.junit.jupiter.api.Assumptions;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What only a process of its own can show of the GPU: libraries that do not load, signals. */
+@OnGpu
+@Timeout(100)
+class CudaProcessTest {
+  private static final String JCUDA = "jcuda-12.6.0";
+  private static final String LIBRARY = "libJCudaDriver-12.6.0-linux-x86_64.so";
+
+  /** A folder where nobody can make files, not even root. */
+  private static final List<String> NO_TEMPORARY = List.of("-Djava.io.tmpdir=/proc");
+
+  @TempDir static Path shared;
+  @TempDir Path folder;
+  private static Path model;
+  private Child child;
+
+  @BeforeAll
+  static void model() throws Exception {
+    EmulatedGpu.require();
+    model = TinyModel.in(shared).folder();
+  }
+
+  @BeforeEach
+  void child() {
+    child = new Child(folder);
+  }
+
+  private static List<String> generate(List<String> flags, Object... more) {
+    Object[] given = {"generate", "ROMEO:", "-m", model, "--greedy"};
+    Object[] all = Arrays.copyOf(given, given.length + more.length);
+    System.arraycopy(more, 0, all, given.length, more.length);
+    return Child.java(Main.class, flags, all);
+  }
+
+  /** Where nothing can be unpacked but what the tokenizer needs, which has its place already. */
+  private Ran withoutRoomForJCuda(String backend) throws Exception {
+    Path cache = Files.createDirectories(folder.resolve("cache"));
+    Map<String, String> environment = Map.of("LOUPE_CACHE", cache.toString());
+    child.run(generate(List.of(), "-n", 0, "--backend", "cpu"), environment).well();
+    Files.deleteIfExists(cache.resolve(JCUDA));
+    Files.writeString(cache.resolve(JCUDA), "a file, not a folder");
+    return child.run(generate(NO_TEMPORARY, "-n", 2, "--backend", backend), environment);
+  }
+
+  @Test
+  void jcudaThatCannotBeUnpackedIsSaid() throws Exception {
+    withoutRoomForJCuda("cuda")
+        .refused(4, LIBRARY + " does not load", "set LOUPE_CACHE to a folder", "--backend cpu");
+  }
+
+  @Test
+  void jcudaThatCannotBeUnpackedLeavesTheCpu() throws Exception {
+    Ran ran = withoutRoomForJCuda("auto");
+    assertEquals(0, ran.code(), ran.err());
+    assertFalse(ran.out().isEmpty());
+    assertTrue(ran.err().contains("not the GPU: JCuda's native library " + LIBRARY), ran.err());
+  }
+
+  /** As large as the right one, but for another processor. */
+  @Test
+  void aBrokenLibraryInTheCacheIsPassedOver() throws Exception {
+    Path cache = folder.resolve("cache");
+    Map<String, String> environment = Map.of("LOUPE_CACHE", cache.toString());
+    List<String> generate = generate(List.of(), "-n", 2, "--backend", "cuda");
+    String out = child.run(generate, environment).well().out();
+    Path library = cache.resolve(JCUDA).resolve(LIBRARY);
+    byte[] elf = Files.readAllBytes(library);
+    elf[18] = 40; // e_machine: ARM
+    Files.write(library, elf);
+    assertEquals(out, child.run(generate, environment).well().out());
+    child
+        .run(generate(NO_TEMPORARY, "-n", 2, "--backend", "cuda"), environment)
+        .refused(4, LIBRARY + " does not load", "set LOUPE_CACHE to a folder");
+  }
+
+  @Test
+  void aMissingJarOfNativesIsNamed() throws Exception {
+    for (String backend : List.of("cuda", "auto")) {
+      List<String> command = generate(List.of(), "-n", 2, "--backend", backend);
+      command.set(
+          command.indexOf("-cp") + 1,
+          Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
+              .filter(jar -> !jar.contains("jcuda-natives"))
+              .collect(Collectors.joining(File.pathSeparator)));
+      Ran ran = child.run(command, Map.of());
+      String why = "JCuda's native library " + LIBRARY + " is missing: add org.jcuda:jcuda-natives";
+      if (backend.equals("cuda")) {
+        ran.refused(4, why, "to the class path", "--backend cpu");
+      } else {
+        assertEquals(0, ran.code(), ran.err());
+        assertTrue(ran.err().contains("not the GPU: " + why), ran.err());
+      }
+    }
+  }
+
+  /** Without the demo model, which would take the emulator half a minute. */
+  private Ran doctor(Map<String, String> environment) throws Exception {
+    List<String> flags = List.of("-Dloupe.home=" + folder);
+    return child.run(Child.java(Main.class, flags, "doctor"), environment);
+  }
+
+  /** A stand-in for cuBLAS 13 with these functions, and the environment in which it is found. */
+  private Map<String, String> cublas(String source) throws Exception {
+    Path library = folder.resolve("libcublas.so.13");
+    Process compiler;
+    try {
+      compiler =
+          new ProcessBuilder("gcc", "-shared", "-fPIC", "-xc", "-", "-o", library.toString())
+              .redirectError(ProcessBuilder.Redirect.INHERIT)
+              .start();
+    } catch (IOException e) {
+      return Assumptions.abort("no gcc to make a stand-in for cuBLAS with");
+    }
+    try (var in = compiler.getOutputStream()) {
+      in.write(source.getBytes(UTF_8));
+    }
+    assertEquals(0, compiler.waitFor());
+    Map<String, String> environment = new HashMap<>();
+    environment.put("LD_LIBRARY_PATH", System.getenv("LD_LIBRARY_PATH") + ":" + folder);
+    return environment;
+  }
+
+  /** It starts, and fails ({@code status}) or writes nothing where it should multiply. */
+  private static String source(int created, int multiplied) {
+    return """
+        int cublasCreate_v2(long* handle) { *handle = 1; return %d; }
+        int cublasDestroy_v2(long handle) { return 0; }
+        int cublasSetStream_v2(long handle, long stream) { return 0; }
+        int cublasGetVersion_v2(long handle, int* version) { *version = 130000; return 0; }
+        int cublasGemmEx() { return %d; }
+        """
+        .formatted(created, multiplied);
+  }
+
+  @Test
+  void aBrokenCublasIsSaidOrDoneWithout() throws Exception {
+    List<String> asked =
+        generate(List.of(), "-n", 3, "--backend", "cuda", "--dtype", "f16", "--gemm", "cublas");
+    List<String> auto = generate(List.of(), "-n", 3, "--backend", "cuda", "--dtype", "f16");
+    String own = child.run(auto, Map.of()).well().out();
+    Map<String, String> why =
+        Map.of(
+            source(1, 0),
+            "cuBLAS failed at starting: CUBLAS_STATUS_NOT_INITIALIZED",
+            source(0, 13),
+            "cuBLAS failed at a product",
+            source(0, 0),
+            "cuBLAS multiplies wrongly",
+            "int other;",
+            "the cuBLAS library has no cublas");
+    for (Map.Entry<String, String> broken : why.entrySet()) {
+      child.run(asked, cublas(broken.getKey())).refused(4, broken.getValue());
+    }
+    Map<String, String> environment = cublas(source(0, 13));
+    assertEquals(own, child.run(auto, environment).well().out());
+    Ran doctor = doctor(environment).well();
+    assertTrue(
+        doctor.out().contains("does not work, and is not needed: cuBLAS failed at a product"),
+        doctor.out());
+    for (String family : SelfTest.families()) {
+      assertTrue(
+          doctor.out().lines().anyMatch(l -> l.matches("  " + family + " +ok: .*")), doctor.out());
+    }
+  }
+
+  @Test
+  void theDoctorTellsKernelsThatComputeNothing() throws Exception {
+    Ran ran = doctor(Map.of("EMU_KERNELS_OFF", "1"));
+    assertEquals(Main.FAILED, ran.code(), ran.out() + ran.err());
+    for (String family : SelfTest.families()) {
+      assertTrue(
+          ran.out().lines().anyMatch(l -> l.matches("  " + family + " +WRONG: .*")), ran.out());
+    }
+  }
+
+  @Test
+  void anInterruptEndsTheTextAndKeepsItsMaps() throws Exception {
+    Child.assumeSigintIsHeard();
+    Path made = Files.createDirectory(folder.resolve("made"));
+    Process process =
+        child.start(
+            generate(
+                List.of(),
+                "-n",
+                4000,
+                "--overflow",
+                "slide",
+                "--backend",
+                "cuda",
+                "--layers",
+                1,
+                "--heads",
+                1,
+                "--attention",
+                made.resolve("a.json"),
+                "--attention",
+                made.resolve("a.npz")));
+    InputStream out = process.getInputStream();
+    byte[] first = out.readNBytes(20);
+    Child.signal(process, "INT");
+    String text = new String(first, UTF_8) + new String(out.readAllBytes(), UTF_8);
+    assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
+    assertEquals(List.of("a.json", "a.npz"), Ran.names(made));
+    JsonObject run =
+        JsonParser.parseString(Files.readString(made.resolve("a.json"))).getAsJsonObject();
+    assertEquals(text, run.get("text").getAsString());
+    assertEquals(
+        "interrupted", run.getAsJsonObject("generation").get("finish_reason").getAsString());
+    assertTrue(run.getAsJsonArray("tokens").size() < 4000, "not to the end");
+    JsonArray head =
+        run.getAsJsonObject("attention").getAsJsonArray("weights").get(0).getAsJsonArray();
+    JsonArray rows = head.get(0).getAsJsonArray();
+    double sum = 0;
+    for (var weight : rows.get(rows.size() - 1).getAsJsonArray()) {
+      sum += weight.getAsDouble();
+    }
+    assertEquals(1, sum, 1e-5, "the last token's row is there");
+    try (ZipFile zip = new ZipFile(made.resolve("a.npz").toFile())) {
+      assertTrue(zip.size() >= 7);
+    }
+    assertTrue(child.said().contains("; interrupted]"), child.said());
+  }
+}

@@ -1,0 +1,116 @@
+package dev.loupe.ops.cpu;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.openjdk.jmh.annotations.Benchmark;
+import org.openjdk.jmh.annotations.BenchmarkMode;
+import org.openjdk.jmh.annotations.Level;
+import org.openjdk.jmh.annotations.Mode;
+import org.openjdk.jmh.annotations.OutputTimeUnit;
+import org.openjdk.jmh.annotations.Scope;
+import org.openjdk.jmh.annotations.Setup;
+import org.openjdk.jmh.annotations.State;
+import org.openjdk.jmh.annotations.TearDown;
+import org.openjdk.jmh.profile.GCProfiler;
+import org.openjdk.jmh.runner.Runner;
+import org.openjdk.jmh.runner.RunnerException;
+import org.openjdk.jmh.runner.options.OptionsBuilder;
+import org.openjdk.jmh.runner.options.TimeValue;
+
+/**
+ * The loops of one thread at the sizes of GPT-2 124M, in microseconds, with what they allocate:
+ *
+ * <pre>
+ * mvn -B -ntp test -Dexec.skip=true -Dtest=InnerLoopsBenchmark -Dsurefire.failIfNoSpecifiedTests=false
+ * </pre>
+ */
+@State(Scope.Thread)
+@BenchmarkMode(Mode.AverageTime)
+@OutputTimeUnit(TimeUnit.MICROSECONDS)
+public class InnerLoopsBenchmark {
+  private static final int WIDTH = 768;
+  private static final int HEAD = 64;
+
+  private final Arena arena = Arena.ofShared();
+  private final InnerLoops loops = InnerLoops.best();
+  private final float[] sums = new float[WIDTH];
+  private final float[] tile = new float[InnerLoops.TILE_ROWS * loops.tileColumns()];
+  private final float[] dots = new float[4];
+  private final float[] scores = new float[InnerLoops.KEYS];
+  private final float[] output = new float[HEAD];
+  private MemorySegment x = MemorySegment.NULL; // [TILE_ROWS, WIDTH]
+  private MemorySegment w = MemorySegment.NULL; // [WIDTH, WIDTH]
+
+  /** Surefire runs this when it is named; its name keeps it out of the usual tests. */
+  @Test
+  void run() throws RunnerException {
+    new Runner(
+            new OptionsBuilder()
+                .include(InnerLoopsBenchmark.class.getName())
+                .jvmArgsAppend("--add-modules", "jdk.incubator.vector")
+                .addProfiler(GCProfiler.class)
+                .forks(1)
+                .warmupIterations(3)
+                .warmupTime(TimeValue.seconds(1))
+                .measurementIterations(5)
+                .measurementTime(TimeValue.seconds(1))
+                .build())
+        .run();
+  }
+
+  @Setup(Level.Trial)
+  public void fill() {
+    x = filled(InnerLoops.TILE_ROWS * WIDTH);
+    w = filled(WIDTH * WIDTH);
+  }
+
+  private MemorySegment filled(int floats) {
+    MemorySegment segment = arena.allocate(4L * floats, 64);
+    for (int i = 0; i < floats; i++) {
+      segment.set(ScalarLoops.F32, 4L * i, (i % 17 - 8) / 8f);
+    }
+    return segment;
+  }
+
+  @TearDown(Level.Trial)
+  public void free() {
+    arena.close();
+  }
+
+  /** A linear map of one row, streamed: [WIDTH] times [WIDTH, WIDTH]. */
+  @Benchmark
+  public float[] linearRow() {
+    for (int k = 0; k < WIDTH; k += InnerLoops.STREAMS) {
+      loops.addRows(x, 4L * k, InnerLoops.STREAMS, w, 4L * k * WIDTH, 4L * WIDTH, WIDTH, sums, 0);
+    }
+    return sums;
+  }
+
+  /** As many multiply-adds as dot products of rows, as the head has them. */
+  @Benchmark
+  public float[] headRows() {
+    for (int row = 0; row < WIDTH; row += 4) {
+      loops.dotFour(x, 0, w, 4L * row * WIDTH, 4L * WIDTH, WIDTH, dots);
+    }
+    return dots;
+  }
+
+  /** One tile of a matrix product over the whole inner width. */
+  @Benchmark
+  public float[] tile() {
+    loops.multiplyTile(x, 0, 4L * WIDTH, InnerLoops.TILE_ROWS, WIDTH, w, tile);
+    return tile;
+  }
+
+  /** One query against one tile of keys and values. */
+  @Benchmark
+  public float[] attentionTile() {
+    loops.scoreKeys(x, 0, HEAD, w, 0, 0.125f, scores);
+    float max = loops.max(scores, InnerLoops.KEYS);
+    loops.exponentials(scores, InnerLoops.KEYS, max);
+    loops.addValues(scores, InnerLoops.KEYS, w, 0, HEAD, 0.5f, output, 0);
+    return output;
+  }
+}

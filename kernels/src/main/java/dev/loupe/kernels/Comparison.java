@@ -1,0 +1,176 @@
+package dev.loupe.kernels;
+
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Locale;
+import java.util.Random;
+import java.util.function.IntToDoubleFunction;
+
+/** Inputs of a {@link SelfTest} on the GPU, and what came of comparing its results. */
+final class Comparison implements AutoCloseable {
+  static final Element F32 = Element.F32;
+  static final List<Element> FLOATS = List.of(F32, Element.F16, Element.BF16);
+
+  private final Gpu gpu;
+  private final Random random = new Random(20_26);
+  private final List<DeviceBuffer> buffers = new ArrayList<>();
+  private String variant = "";
+  private int results;
+  private int wrong;
+  private String firstWrong = "";
+  private double worst;
+
+  Comparison(Gpu gpu) {
+    this.gpu = gpu;
+  }
+
+  Gpu gpu() {
+    return gpu;
+  }
+
+  /** A test of a variant in an element. */
+  interface Case {
+    void run(Variant variant, Element element);
+  }
+
+  /** Tests what the card supports of a family. */
+  void each(String family, Case test) {
+    for (Variant v : KernelCatalogue.of(family)) {
+      for (Element element : Element.values()) {
+        if (v.supports(element, gpu.computeCapability())) {
+          variant = v.name() + " " + element.suffix();
+          test.run(v, element);
+        }
+      }
+    }
+  }
+
+  SelfTest.Finding finding(String family) {
+    String text =
+        wrong == 0
+            ? "ok: %d results, worst error %.0f%% of what is allowed"
+                .formatted(results, 100 * worst)
+            : "WRONG: %d of %d results, the first: %s".formatted(wrong, results, firstWrong);
+    return new SelfTest.Finding(family, results, wrong, text);
+  }
+
+  /** Random values within 1; the short elements hold them exactly. */
+  float[] floats(Element element, int n) {
+    float[] values = new float[n];
+    for (int i = 0; i < n; i++) {
+      values[i] = element == F32 ? random.nextFloat(-1, 1) : random.nextInt(-127, 128) / 128f;
+    }
+    return values;
+  }
+
+  static float nearest(Element element, float x) {
+    return switch (element) {
+      case F16 -> Float.float16ToFloat(Float.floatToFloat16(x));
+      case BF16 -> Element.fromBf16(Element.toBf16(x));
+      default -> x;
+    };
+  }
+
+  /** Poisoned: NaN, or -1, so that what no kernel writes is seen. */
+  DeviceBuffer empty(Element element, long n) {
+    DeviceBuffer buffer = gpu.allocate(element, n);
+    buffers.add(buffer);
+    buffer.fill((byte) 0xff);
+    return buffer;
+  }
+
+  DeviceBuffer put(Element element, float[] values) {
+    DeviceBuffer buffer = empty(element, values.length);
+    buffer.upload(values);
+    return buffer;
+  }
+
+  DeviceBuffer put(int... values) {
+    DeviceBuffer buffer = empty(Element.I32, values.length);
+    buffer.upload(values);
+    return buffer;
+  }
+
+  private static double[] values(DeviceBuffer buffer) {
+    double[] values = new double[Math.toIntExact(buffer.elements())];
+    switch (buffer.element()) {
+      case F32, F16, BF16 -> {
+        float[] floats = new float[values.length];
+        buffer.download(floats);
+        Arrays.setAll(values, i -> floats[i]);
+      }
+      case I32 -> {
+        int[] ints = new int[values.length];
+        buffer.download(ints);
+        Arrays.setAll(values, i -> ints[i]);
+      }
+      case I8 -> {
+        byte[] bytes = new byte[values.length];
+        buffer.download(MemorySegment.ofArray(bytes));
+        Arrays.setAll(values, i -> bytes[i]);
+      }
+    }
+    return values;
+  }
+
+  /**
+   * Sums of up to some hundred terms in f32, then a rounding or two to the element. A product in
+   * tf32 or f16 where f32 was due is further off.
+   */
+  private static double tolerance(Element element) {
+    return switch (element) {
+      case F32 -> 1e-4;
+      case F16 -> 2e-3;
+      case BF16 -> 1.6e-2;
+      case I8, I32 -> 0;
+    };
+  }
+
+  void compare(String what, DeviceBuffer buffer, IntToDoubleFunction expected) {
+    compare(what, buffer, tolerance(buffer.element()), expected);
+  }
+
+  /** Each element may be off by {@code tolerance} times 1 + its magnitude; a NaN is a NaN. */
+  void compare(String what, DeviceBuffer buffer, double tolerance, IntToDoubleFunction expected) {
+    results++;
+    double[] actual = values(buffer);
+    for (int i = 0; i < actual.length; i++) {
+      double right = expected.applyAsDouble(i);
+      if (actual[i] == right || (Double.isNaN(actual[i]) && Double.isNaN(right))) {
+        continue; // infinities, too
+      }
+      double error = Math.abs(actual[i] - right);
+      double share = error / (tolerance * (1 + Math.abs(right)));
+      if (!(share <= 1)) {
+        String values = String.format(Locale.ROOT, "%.9g, not %.9g", actual[i], right);
+        firstWrong =
+            wrong++ == 0 ? "%s: %s[%d] is %s".formatted(variant, what, i, values) : firstWrong;
+        return;
+      }
+      worst = Math.max(worst, share);
+    }
+  }
+
+  /** Exactly these. */
+  void compare(String what, DeviceBuffer buffer, int... expected) {
+    compare(what, buffer, 0, i -> expected[i]);
+  }
+
+  /** Takes over the buffers of a map. */
+  LinearMap own(LinearMap map) {
+    buffers.add(map.weight());
+    DeviceBuffer scales = map.scales();
+    if (scales != null) {
+      buffers.add(scales);
+    }
+    return map;
+  }
+
+  /** Frees what was allocated. */
+  @Override
+  public void close() {
+    buffers.forEach(DeviceBuffer::close);
+  }
+}
