@@ -35,7 +35,7 @@ final class Block {
    */
   void forward(Ops ops, Activations a, Batch batch, KvCache kv, Mask mask, AttentionTap tap) {
     ops.layerNorm(a.x(), w.ln1(), a.h()); // [R, C]
-    AttentionInput in = new AttentionInput(a.qkv(), batch, kv, layer, scale, mask);
+    AttentionInput in = a.input(batch, kv, layer, scale, mask);
     ops.qkv(a.h(), w.cAttn(), in); // [R, 3C]  fused Q, K, V; K and V to the cache
     ops.attention(in, a.y(), a.lse()); // [R, C], log-sum-exp [R, H]
     tap.observe(ops, in, a.lse()); // the branch; AttentionTap.NONE does nothing

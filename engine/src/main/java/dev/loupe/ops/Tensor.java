@@ -35,6 +35,9 @@ public record Tensor(DType dtype, int rows, int cols, MemorySegment data) {
       throw new IndexOutOfBoundsException(
           "rows %d..%d of a tensor with %d".formatted(first, first + count - 1, rows));
     }
+    if (count == rows) {
+      return this;
+    }
     long bytes = (long) count * cols * dtype.bytes();
     if (data.byteSize() == 0) {
       return new Tensor(

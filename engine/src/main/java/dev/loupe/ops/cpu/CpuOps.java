@@ -12,11 +12,13 @@ import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
 import dev.loupe.weights.Activation;
+import dev.loupe.weights.DType;
 import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.Locale;
+import java.util.Objects;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -26,9 +28,14 @@ import org.jspecify.annotations.Nullable;
  * threads does not change a bit of the result.
  */
 public final class CpuOps implements Ops {
+  private static final Tensor NONE = new Tensor(DType.F32, 0, 0, MemorySegment.NULL);
+
   private final Team team;
   private final Arena arena = Arena.ofShared();
   private final Scratch[] scratch;
+  private final Normalising normalising = new Normalising();
+  private final Product product = new Product();
+  private final Attending attending = new Attending();
   private final Panels.@Nullable Type weights; // null: what the checkpoint has
 
   /**
@@ -97,43 +104,58 @@ public final class CpuOps implements Ops {
     same("rows", batch.rows(), x.rows());
     same("width", wte.cols(), width);
     same("width", wpe.cols(), width);
-    team.run(
-        batch.rows(),
-        (r, worker) -> {
-          float[] sum = scratch[worker].output(2 * width);
-          wte.dtype().decode(wte.data(), wte.offset(batch.id(r), 0), sum, 0, width);
-          wpe.dtype().decode(wpe.data(), wpe.offset(batch.position(r), 0), sum, width, width);
-          for (int c = 0; c < width; c++) {
-            x.data().set(ScalarLoops.F32, x.offset(r, c), sum[c] + sum[width + c]);
-          }
-        });
+    synchronized (team) { // a few rows, not worth dividing
+      float[] sum = scratch[0].output(2 * width);
+      for (int r = 0; r < batch.rows(); r++) {
+        wte.dtype().decode(wte.data(), wte.offset(batch.id(r), 0), sum, 0, width);
+        wpe.dtype().decode(wpe.data(), wpe.offset(batch.position(r), 0), sum, width, width);
+        for (int c = 0; c < width; c++) {
+          x.data().set(ScalarLoops.F32, x.offset(r, c), sum[c] + sum[width + c]);
+        }
+      }
+    }
   }
 
   @Override
   public void layerNorm(Tensor x, LayerNorm norm, Tensor out) {
-    int width = x.cols();
     same("rows", out.rows(), x.rows());
-    same("width", out.cols(), width);
-    same("width", norm.weight().cols(), width);
-    team.run(
-        x.rows(),
-        (row, worker) -> {
-          InnerLoops loops = scratch[worker].loops;
-          long offset = x.offset(row, 0);
-          float mean = loops.sum(x.data(), offset, width) / width;
-          float variance = loops.sumOfSquares(x.data(), offset, width, mean) / width;
-          float factor = (float) (1 / Math.sqrt(variance + (double) norm.epsilon()));
-          loops.normalise(
-              x.data(),
-              offset,
-              width,
-              mean,
-              factor,
-              norm.weight().data(),
-              norm.bias().data(),
-              out.data(),
-              out.offset(row, 0));
-        });
+    same("width", out.cols(), x.cols());
+    same("width", norm.weight().cols(), x.cols());
+    synchronized (team) {
+      normalising.x = x;
+      normalising.norm = norm;
+      normalising.out = out;
+      team.run(x.rows(), normalising);
+    }
+  }
+
+  // What the tasks of an operation need lies in an object that is used again, so that a decoding
+  // step allocates nothing; callers take turns, as they do with the team.
+
+  private final class Normalising implements Team.Body {
+    private Tensor x = NONE;
+    private LayerNorm norm = new LayerNorm(NONE, NONE, 0);
+    private Tensor out = NONE;
+
+    @Override
+    public void run(int row, int worker) {
+      InnerLoops loops = scratch[worker].loops;
+      int width = x.cols();
+      long offset = x.offset(row, 0);
+      float mean = loops.sum(x.data(), offset, width) / width;
+      float variance = loops.sumOfSquares(x.data(), offset, width, mean) / width;
+      float factor = (float) (1 / Math.sqrt(variance + (double) norm.epsilon()));
+      loops.normalise(
+          x.data(),
+          offset,
+          width,
+          mean,
+          factor,
+          norm.weight().data(),
+          norm.bias().data(),
+          out.data(),
+          out.offset(row, 0));
+    }
   }
 
   @Override
@@ -157,10 +179,6 @@ public final class CpuOps implements Ops {
     multiply(x, head, null, null, false, out);
   }
 
-  /** What becomes of the sums of a product. */
-  private record Finish(
-      @Nullable Tensor bias, @Nullable Activation f, boolean accumulate, Tensor out) {}
-
   private void multiply(
       Tensor x,
       Weight weight,
@@ -172,96 +190,113 @@ public final class CpuOps implements Ops {
     same("inner width", x.cols(), w.in());
     same("rows", out.rows(), x.rows());
     same("width", out.cols(), w.out());
-    Finish finish = new Finish(bias, f, accumulate, out);
-    if (x.rows() == 1) {
-      int each = Math.clamp(w.count() / (2L * team.workers()), 1, InnerLoops.STREAMS);
-      team.run(
-          Math.ceilDiv(w.count(), each),
-          (i, worker) -> {
-            int panels = Math.min(each, w.count() - i * each);
-            stream(x, w, i * each, panels, finish, scratch[worker]);
-          });
-    } else {
-      team.run(w.count(), (panel, worker) -> tiles(x, w, panel, finish, scratch[worker]));
+    synchronized (team) {
+      Product p = product;
+      p.x = x;
+      p.w = w;
+      p.bias = bias;
+      p.f = f;
+      p.accumulate = accumulate;
+      p.out = out;
+      p.each =
+          x.rows() == 1 ? Math.clamp(w.count() / (2L * team.workers()), 1, InnerLoops.STREAMS) : 1;
+      team.run(Math.ceilDiv(w.count(), p.each), p);
     }
   }
 
-  /**
-   * Some panels of a product by one row: each weight is read once, from several places at a time.
-   */
-  private static void stream(Tensor x, Panels w, int panel, int panels, Finish finish, Scratch s) {
-    int first = panel * w.columns();
-    int n = Math.min(panels * w.columns(), w.out() - first);
-    begin(finish, first, n, s.sums, 0);
-    s.loops.multiplyOne(x.data(), x.offset(0, 0), w, panel, panels, s.sums);
-    end(finish, s.sums, 0, 0, first, n, s.loops);
-  }
+  /** out = f(x . w + bias), or out += x . w + bias. */
+  private final class Product implements Team.Body {
+    private Tensor x = NONE;
+    private Panels w = Panels.NONE;
+    private @Nullable Tensor bias;
+    private @Nullable Activation f;
+    private boolean accumulate;
+    private Tensor out = NONE;
+    private int each; // panels of a task
 
-  /** A panel of a product by many rows, which stays in the cache meanwhile. */
-  private static void tiles(Tensor x, Panels w, int panel, Finish finish, Scratch s) {
-    int columns = w.columns();
-    int first = panel * columns;
-    int n = Math.min(columns, w.out() - first);
-    MemorySegment wide = w.data();
-    long start = w.offset(panel);
-    if (w.type() != Panels.Type.F32) {
-      wide = s.panel((long) w.in() * columns);
-      start = 0;
-      s.loops.widen(w, panel, wide);
-    }
-    for (int m = 0; m < x.rows(); m += s.loops.tileRows()) {
-      int rows = Math.min(s.loops.tileRows(), x.rows() - m);
-      for (int i = 0; i < rows; i++) {
-        begin(finish, first, n, s.tile, i * columns);
-      }
-      if (w.type() == Panels.Type.INT8) {
-        addGroups(x, m, rows, w, panel, wide, s);
+    @Override
+    public void run(int i, int worker) {
+      if (x.rows() == 1) {
+        stream(i * each, Math.min(each, w.count() - i * each), scratch[worker]);
       } else {
+        tiles(i, scratch[worker]);
+      }
+    }
+
+    /** Some panels by one row: each weight is read once, from several places at a time. */
+    private void stream(int panel, int panels, Scratch s) {
+      int first = panel * w.columns();
+      int n = Math.min(panels * w.columns(), w.out() - first);
+      begin(first, n, s.sums, 0);
+      s.loops.multiplyOne(x.data(), x.offset(0, 0), w, panel, panels, s.sums);
+      end(s.sums, 0, 0, first, n, s.loops);
+    }
+
+    /** A panel by many rows; it stays in the cache meanwhile. */
+    private void tiles(int panel, Scratch s) {
+      int columns = w.columns();
+      int first = panel * columns;
+      int n = Math.min(columns, w.out() - first);
+      MemorySegment wide = w.data();
+      long start = w.offset(panel);
+      if (w.type() != Panels.Type.F32) {
+        wide = s.panel((long) w.in() * columns);
+        start = 0;
+        s.loops.widen(w, panel, wide);
+      }
+      for (int m = 0; m < x.rows(); m += s.loops.tileRows()) {
+        int rows = Math.min(s.loops.tileRows(), x.rows() - m);
+        for (int i = 0; i < rows; i++) {
+          begin(first, n, s.tile, i * columns);
+        }
+        if (w.type() == Panels.Type.INT8) {
+          addGroups(m, rows, panel, wide, s);
+        } else {
+          s.loops.multiplyTile(
+              x.data(), x.offset(m, 0), 4L * x.cols(), rows, w.in(), wide, start, s.tile);
+        }
+        for (int i = 0; i < rows; i++) {
+          end(s.tile, i * columns, m + i, first, n, s.loops);
+        }
+      }
+    }
+
+    /** Adds the sums of each group of inputs, scaled, in the order that one row's product has. */
+    private void addGroups(int m, int rows, int panel, MemorySegment wide, Scratch s) {
+      int columns = w.columns();
+      for (int k = 0; k < w.in(); k += Panels.GROUP) {
+        int n = Math.min(Panels.GROUP, w.in() - k);
+        Arrays.fill(s.part, 0);
         s.loops.multiplyTile(
-            x.data(), x.offset(m, 0), 4L * x.cols(), rows, w.in(), wide, start, s.tile);
+            x.data(), x.offset(m, k), 4L * x.cols(), rows, n, wide, 4L * columns * k, s.part);
+        long scales = w.scaleOffset(panel, k / Panels.GROUP);
+        InnerLoops.addScaled(s.part, 0, w.scales(), scales, rows, columns, s.tile, 0);
       }
-      for (int i = 0; i < rows; i++) {
-        end(finish, s.tile, i * columns, m + i, first, n, s.loops);
+    }
+
+    private void begin(int first, int n, float[] sums, int at) {
+      Tensor from = bias;
+      if (from == null) {
+        Arrays.fill(sums, at, at + n, 0);
+      } else {
+        copy(from.data(), 4L * first, sums, at, n);
       }
     }
-  }
 
-  /** Adds the sums of each group of inputs, scaled, in the order that one row's product has. */
-  private static void addGroups(
-      Tensor x, int m, int rows, Panels w, int panel, MemorySegment wide, Scratch s) {
-    int columns = w.columns();
-    for (int k = 0; k < w.in(); k += Panels.GROUP) {
-      int n = Math.min(Panels.GROUP, w.in() - k);
-      Arrays.fill(s.part, 0);
-      s.loops.multiplyTile(
-          x.data(), x.offset(m, k), 4L * x.cols(), rows, n, wide, 4L * columns * k, s.part);
-      long scales = w.scaleOffset(panel, k / Panels.GROUP);
-      InnerLoops.addScaled(s.part, 0, w.scales(), scales, rows, columns, s.tile, 0);
-    }
-  }
-
-  private static void begin(Finish finish, int first, int n, float[] sums, int at) {
-    if (finish.bias() == null) {
-      Arrays.fill(sums, at, at + n, 0);
-    } else {
-      copy(finish.bias().data(), 4L * first, sums, at, n);
-    }
-  }
-
-  private static void end(
-      Finish finish, float[] sums, int at, int row, int first, int n, InnerLoops loops) {
-    Tensor out = finish.out();
-    long to = out.offset(row, first);
-    if (finish.accumulate()) {
-      for (int j = 0; j < n; j++) {
-        float sum = out.data().get(ScalarLoops.F32, to + 4L * j) + sums[at + j];
-        out.data().set(ScalarLoops.F32, to + 4L * j, sum);
+    private void end(float[] sums, int at, int row, int first, int n, InnerLoops loops) {
+      long to = out.offset(row, first);
+      if (accumulate) {
+        for (int j = 0; j < n; j++) {
+          float sum = out.data().get(ScalarLoops.F32, to + 4L * j) + sums[at + j];
+          out.data().set(ScalarLoops.F32, to + 4L * j, sum);
+        }
+        return;
       }
-      return;
-    }
-    MemorySegment.copy(sums, at, out.data(), ScalarLoops.F32, to, n);
-    if (finish.f() != null) {
-      loops.activate(finish.f(), out.data(), to, n);
+      MemorySegment.copy(sums, at, out.data(), ScalarLoops.F32, to, n);
+      Activation g = f;
+      if (g != null) {
+        loops.activate(g, out.data(), to, n);
+      }
     }
   }
 
@@ -301,9 +336,26 @@ public final class CpuOps implements Ops {
     same("width", y.cols(), heads * in.kv().headDim());
     same("rows", lse.rows(), in.batch().rows());
     same("heads", lse.cols(), heads);
-    team.run(
-        in.batch().blocks() * heads,
-        (i, worker) -> attendBlock(in, i % heads, i / heads, y, lse, scratch[worker]));
+    synchronized (team) {
+      attending.in = in;
+      attending.y = y;
+      attending.lse = lse;
+      team.run(in.batch().blocks() * heads, attending);
+      attending.in = null;
+    }
+  }
+
+  private final class Attending implements Team.Body {
+    private @Nullable AttentionInput in;
+    private Tensor y = NONE;
+    private Tensor lse = NONE;
+
+    @Override
+    public void run(int i, int worker) {
+      AttentionInput input = Objects.requireNonNull(in);
+      int heads = input.kv().heads();
+      attendBlock(input, i % heads, i / heads, y, lse, scratch[worker]);
+    }
   }
 
   /** One head of one block of rows: every tile of keys is visited once, for all rows. */

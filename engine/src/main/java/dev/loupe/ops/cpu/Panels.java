@@ -34,6 +34,9 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
     }
   }
 
+  /** Of nothing. */
+  static final Panels NONE = new Panels(Type.F32, 0, 0, 1, MemorySegment.NULL, MemorySegment.NULL);
+
   /** Inputs that share a scale in INT8. */
   static final int GROUP = 64;
 

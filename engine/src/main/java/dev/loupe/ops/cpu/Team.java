@@ -21,6 +21,7 @@ final class Team implements AutoCloseable {
   private final Thread[] helpers;
   private final AtomicInteger next = new AtomicInteger();
   private final AtomicInteger working = new AtomicInteger();
+  private final AtomicInteger asleep = new AtomicInteger();
   private int iterations;
   private @Nullable Body body;
   private @Nullable Thread caller;
@@ -68,8 +69,10 @@ final class Team implements AutoCloseable {
     next.set(0);
     working.set(helpers.length);
     round++; // only here, and run is synchronized
-    for (Thread helper : helpers) {
-      LockSupport.unpark(helper);
+    if (asleep.get() > 0) { // a helper that falls asleep now sees the new round first
+      for (Thread helper : helpers) {
+        LockSupport.unpark(helper);
+      }
     }
     work(body, iterations, 0);
     for (int spins = 0; working.get() > 0; spins++) {
@@ -94,7 +97,11 @@ final class Team implements AutoCloseable {
         if (spins < SPINS) {
           Thread.onSpinWait();
         } else {
-          LockSupport.park(this);
+          asleep.incrementAndGet();
+          if (round == seen && !closed) {
+            LockSupport.park(this);
+          }
+          asleep.decrementAndGet();
         }
       }
       if (closed) {
