@@ -75,11 +75,15 @@ final class LinearSelfTest {
       DeviceBuffer out = c.empty(to, sums.length);
       Activation f = Activation.GELU_NEW;
       prepare.call(map, input, new LinearEpilogue.Output(out, f), sums).run(rows);
-      c.compare(of.formatted("out", rows, xElement), out, i -> f.of(plain.applyAsDouble(i)));
+      c.compare(
+          of.formatted("out", rows, xElement.suffix()), out, i -> f.of(plain.applyAsDouble(i)));
     }
     DeviceBuffer acc = c.put(F32, residual);
     prepare.call(map, input, new LinearEpilogue.Residual(acc), sums).run(rows);
-    c.compare(of.formatted("acc", rows, xElement), acc, i -> residual[i] + plain.applyAsDouble(i));
+    c.compare(
+        of.formatted("acc", rows, xElement.suffix()),
+        acc,
+        i -> residual[i] + plain.applyAsDouble(i));
 
     DeviceBuffer qkv = c.empty(xElement, sums.length);
     DeviceBuffer[] kv = {c.empty(xElement, cache.elements()), c.empty(xElement, cache.elements())};
@@ -90,11 +94,11 @@ final class LinearSelfTest {
     LinearEpilogue append =
         new LinearEpilogue.QkvAppend(qkv, kv[0], kv[1], c.put(sequence), c.put(position), cache);
     prepare.call(map, input, append, sums).run(rows);
-    c.compare(of.formatted("qkv", rows, xElement), qkv, plain);
+    c.compare(of.formatted("qkv", rows, xElement.suffix()), qkv, plain);
     for (int part = 1; part <= 2; part++) {
       int column = part * cache.width();
       c.compare(
-          of.formatted(part == 1 ? "keys" : "values", rows, xElement),
+          of.formatted(part == 1 ? "keys" : "values", rows, xElement.suffix()),
           kv[part - 1],
           i -> { // [sequence, head, position, D]; NaN where no row went
             int d = cache.headSize();
