@@ -66,6 +66,19 @@ class CudaCommandsTest {
   }
 
   @Test
+  void autoSaysWhyItTakesTheCpu() {
+    String[] words = {"driver is too old", "compute capability 7.0", "the model needs"};
+    for (int i = 0; i < words.length; i++) {
+      EmulatedGpu.reset();
+      EmulatedGpu.card(i == 1 ? 70 : -1, i == 0 ? 10_020 : -1, -1, i == 2 ? 1 << 20 : -1);
+      Ran ran = Ran.loupe("generate", "ROMEO:", "-m", model, "--greedy", "-n", 2).well();
+      assertFalse(ran.out().isEmpty());
+      String said = ran.err();
+      assertTrue(said.contains("not the GPU: ") && said.contains(words[i]), said);
+    }
+  }
+
+  @Test
   void aModelThatDoesNotFit() {
     EmulatedGpu.card(-1, -1, -1, 1 << 20);
     assertTable(generate("-n", 3), "the model needs", "--dtype f16 (", "2 layers, f32");

@@ -131,8 +131,8 @@ final class AttentionSelfTest {
             SCALE,
             y,
             lse);
-        c.compare("y of q in " + activations, y, a::y);
-        c.compare("lse of q in " + activations, lse, i -> a.lse[i]);
+        c.compare("y of q in " + activations.suffix(), y, a::y);
+        c.compare("lse of q in " + activations.suffix(), lse, i -> a.lse[i]);
       }
     }
   }
@@ -155,7 +155,7 @@ final class AttentionSelfTest {
         kernels.map(v, source, want, cells, new Layout.Dense(columns), out);
         boolean scores = cells == Cells.SCORES;
         c.compare(
-            "%s in %s".formatted(cells.name().toLowerCase(Locale.ROOT), to),
+            "%s in %s".formatted(cells.name().toLowerCase(Locale.ROOT), to.suffix()),
             out,
             i -> {
               int row = headAndRow(i / columns);

@@ -4,10 +4,13 @@ import static dev.loupe.kernels.Comparison.F32;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.function.Function;
 import java.util.function.IntToDoubleFunction;
 
 /** The families that multiply with W, and the epilogues of a product. */
 final class LinearSelfTest {
+  private static final CacheShape CACHE = new CacheShape(3, 2, 4, 16);
+
   private final Comparison c;
 
   LinearSelfTest(Comparison c) {
@@ -55,8 +58,7 @@ final class LinearSelfTest {
   /** All three epilogues of x . W^T + b with x [rows, 80] and 96 outputs. */
   private void linear(Element element, Element xElement, int rows, Prepare prepare) {
     int in = 80; // for int8: a group of 64 and a short one
-    CacheShape cache = new CacheShape(3, 2, 4, 16);
-    int outputs = 3 * cache.width();
+    int outputs = 3 * CACHE.width();
     float[] x = c.floats(element == Element.I8 ? F32 : element, rows * in);
     float[] w = c.floats(element == Element.I8 ? F32 : element, outputs * in);
     float[] bias = c.floats(F32, outputs);
@@ -75,29 +77,44 @@ final class LinearSelfTest {
       DeviceBuffer out = c.empty(to, sums.length);
       Activation f = Activation.GELU_NEW;
       prepare.call(map, input, new LinearEpilogue.Output(out, f), sums).run(rows);
-      c.compare(of.formatted("out", rows, xElement), out, i -> f.of(plain.applyAsDouble(i)));
+      c.compare(
+          of.formatted("out", rows, xElement.suffix()), out, i -> f.of(plain.applyAsDouble(i)));
     }
     DeviceBuffer acc = c.put(F32, residual);
     prepare.call(map, input, new LinearEpilogue.Residual(acc), sums).run(rows);
-    c.compare(of.formatted("acc", rows, xElement), acc, i -> residual[i] + plain.applyAsDouble(i));
+    c.compare(
+        of.formatted("acc", rows, xElement.suffix()),
+        acc,
+        i -> residual[i] + plain.applyAsDouble(i));
+    append(xElement, rows, plain, epilogue -> prepare.call(map, input, epilogue, sums));
+  }
 
-    DeviceBuffer qkv = c.empty(xElement, sums.length);
-    DeviceBuffer[] kv = {c.empty(xElement, cache.elements()), c.empty(xElement, cache.elements())};
+  private void append(
+      Element element,
+      int rows,
+      IntToDoubleFunction plain,
+      Function<LinearEpilogue, LinearCall> prepare) {
+    int d = CACHE.headSize();
+    int outputs = 3 * CACHE.width();
+    DeviceBuffer qkv = c.empty(element, (long) rows * outputs);
+    DeviceBuffer[] kv = {c.empty(element, CACHE.elements()), c.empty(element, CACHE.elements())};
     int[] sequence = new int[rows];
     int[] position = new int[rows];
     Arrays.setAll(sequence, r -> r % 3);
     Arrays.setAll(position, r -> 3 - r / 3);
-    LinearEpilogue append =
-        new LinearEpilogue.QkvAppend(qkv, kv[0], kv[1], c.put(sequence), c.put(position), cache);
-    prepare.call(map, input, append, sums).run(rows);
-    c.compare(of.formatted("qkv", rows, xElement), qkv, plain);
+    prepare
+        .apply(
+            new LinearEpilogue.QkvAppend(
+                qkv, kv[0], kv[1], c.put(sequence), c.put(position), CACHE))
+        .run(rows);
+    String of = "%s of %d %s rows";
+    c.compare(of.formatted("qkv", rows, element.suffix()), qkv, plain);
     for (int part = 1; part <= 2; part++) {
-      int column = part * cache.width();
+      int column = part * CACHE.width();
       c.compare(
-          of.formatted(part == 1 ? "keys" : "values", rows, xElement),
+          of.formatted(part == 1 ? "keys" : "values", rows, element.suffix()),
           kv[part - 1],
           i -> { // [sequence, head, position, D]; NaN where no row went
-            int d = cache.headSize();
             int row = i / d / 4 / 2 + (3 - i / d % 4) * 3;
             int at = row * outputs + column + i / d / 4 % 2 * d + i % d;
             return row < rows ? plain.applyAsDouble(at) : Double.NaN;

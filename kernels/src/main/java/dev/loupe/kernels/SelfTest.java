@@ -193,7 +193,7 @@ public final class SelfTest {
           float[] y = c.floats(other, n);
           DeviceBuffer sum = c.put(element, x);
           kernels.addResidual(sum, c.put(other, y), n);
-          c.compare("x + y in " + other, sum, i -> x[i] + y[i]);
+          c.compare("x + y in " + other.suffix(), sum, i -> x[i] + y[i]);
         }
       }
       case "activate" -> {
@@ -207,7 +207,7 @@ public final class SelfTest {
         for (Element to : FLOATS) {
           DeviceBuffer y = c.empty(to, n);
           kernels.convert(c.put(element, x), y, n);
-          c.compare("to " + to, y, 0, i -> nearest(to, x[i]));
+          c.compare("to " + to.suffix(), y, 0, i -> nearest(to, x[i]));
         }
       }
     }
