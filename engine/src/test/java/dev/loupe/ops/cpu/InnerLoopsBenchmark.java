@@ -1,7 +1,10 @@
 package dev.loupe.ops.cpu;
 
+import dev.loupe.weights.DType;
+import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.openjdk.jmh.annotations.Benchmark;
@@ -9,6 +12,7 @@ import org.openjdk.jmh.annotations.BenchmarkMode;
 import org.openjdk.jmh.annotations.Level;
 import org.openjdk.jmh.annotations.Mode;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
+import org.openjdk.jmh.annotations.Param;
 import org.openjdk.jmh.annotations.Scope;
 import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.State;
@@ -35,13 +39,16 @@ public class InnerLoopsBenchmark {
 
   private final Arena arena = Arena.ofShared();
   private final InnerLoops loops = InnerLoops.best();
-  private final float[] sums = new float[WIDTH];
-  private final float[] tile = new float[InnerLoops.TILE_ROWS * loops.tileColumns()];
-  private final float[] dots = new float[4];
+  private final float[] sums = new float[InnerLoops.STREAMS * loops.tileColumns()];
+  private final float[] tile = new float[loops.tileRows() * loops.tileColumns()];
   private final float[] scores = new float[InnerLoops.KEYS];
   private final float[] output = new float[HEAD];
-  private MemorySegment x = MemorySegment.NULL; // [TILE_ROWS, WIDTH]
+  private MemorySegment x = MemorySegment.NULL; // [tileRows, WIDTH]
   private MemorySegment w = MemorySegment.NULL; // [WIDTH, WIDTH]
+  private Panels panels = Panels.NONE; // of w
+
+  @Param({"F32", "F16", "BF16", "INT8"})
+  public String type = "F32";
 
   /** Surefire runs this when it is named; its name keeps it out of the usual tests. */
   @Test
@@ -62,8 +69,13 @@ public class InnerLoopsBenchmark {
 
   @Setup(Level.Trial)
   public void fill() {
-    x = filled(InnerLoops.TILE_ROWS * WIDTH);
+    x = filled(loops.tileRows() * WIDTH);
     w = filled(WIDTH * WIDTH);
+    StoredTensor stored = new StoredTensor("w", DType.F32, List.of((long) WIDTH, (long) WIDTH), w);
+    try (Team team = new Team(1)) {
+      panels =
+          Panels.ofColumns(stored, Panels.Type.valueOf(type), loops.tileColumns(), arena, team);
+    }
   }
 
   private MemorySegment filled(int floats) {
@@ -79,28 +91,20 @@ public class InnerLoopsBenchmark {
     arena.close();
   }
 
-  /** A linear map of one row, streamed: [WIDTH] times [WIDTH, WIDTH]. */
+  /** A linear map of one row: [WIDTH] times [WIDTH, WIDTH]. */
   @Benchmark
   public float[] linearRow() {
-    for (int k = 0; k < WIDTH; k += InnerLoops.STREAMS) {
-      loops.addRows(x, 4L * k, InnerLoops.STREAMS, w, 4L * k * WIDTH, 4L * WIDTH, WIDTH, sums, 0);
+    for (int panel = 0; panel < panels.count(); panel += InnerLoops.STREAMS) {
+      int n = Math.min(InnerLoops.STREAMS, panels.count() - panel);
+      loops.multiplyOne(x, 0, panels, panel, n, sums);
     }
     return sums;
-  }
-
-  /** As many multiply-adds as dot products of rows, as the head has them. */
-  @Benchmark
-  public float[] headRows() {
-    for (int row = 0; row < WIDTH; row += 4) {
-      loops.dotFour(x, 0, w, 4L * row * WIDTH, 4L * WIDTH, WIDTH, dots);
-    }
-    return dots;
   }
 
   /** One tile of a matrix product over the whole inner width. */
   @Benchmark
   public float[] tile() {
-    loops.multiplyTile(x, 0, 4L * WIDTH, InnerLoops.TILE_ROWS, WIDTH, w, tile);
+    loops.multiplyTile(x, 0, 4L * WIDTH, loops.tileRows(), WIDTH, w, 0, tile);
     return tile;
   }
 
