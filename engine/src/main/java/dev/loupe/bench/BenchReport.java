@@ -74,8 +74,8 @@ public record BenchReport(
   public String text() {
     Formatter text = new Formatter(Locale.ROOT);
     text.format(
-        "%s of %s in %s%non %s%n",
-        small(settings.phase()), model.source(), small(precision), model.device());
+        "%s of %s in %s, stored in %s%non %s%n",
+        small(settings.phase()), model.source(), small(precision), model.dtype(), model.device());
     text.format(
         "prompt of %d tokens%s; maps: %s; %d of %d runs after %d to warm up%n%n",
         settings.promptTokens(),

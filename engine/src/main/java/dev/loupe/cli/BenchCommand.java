@@ -168,8 +168,7 @@ final class BenchCommand {
       boolean cpu = loupe.info().backend().equals("cpu");
       Optional<Ceilings> ceilings = cpu ? Ceilings.measure(threads) : Optional.empty();
       Benchmark.Result result = run(terminal, loupe, settings, options.quiet, interrupt);
-      boolean interrupted = interrupt.asked();
-      if (!interrupted) {
+      if (!interrupt.asked()) {
         ceilings = ceilings.map(before -> before.again(threads));
       }
       if (!result.milliseconds().isEmpty()) {
@@ -185,7 +184,7 @@ final class BenchCommand {
                 machine);
         terminal.print(options.json ? report.json() + "\n" : report.text());
       }
-      return interrupted ? Interrupt.EXIT_CODE : 0;
+      return interrupt.asked() ? Interrupt.EXIT_CODE : 0;
     }
   }
 

@@ -126,7 +126,7 @@ class BenchReportTest {
     }
     for (String words :
         List.of(
-            "decode of some/model in f32",
+            "decode of some/model in f32, stored in f16",
             "prompt of 64 tokens, then 128 more; maps: one; 3 of 7 runs after 2",
             "10.000",
             "100.000",
