@@ -1,13 +1,13 @@
 package dev.loupe;
 
-/** What the weights are computed with. */
+/** What the weights are kept as; sums are in 32 bits. */
 public enum Precision {
-  /** 32 bits; on the CPU, weights stay in the type that the file has. */
+  /** 32 bits; the CPU keeps 16-bit weights that the file has, which is exact. */
   F32,
-  /** IEEE 754 binary16, sums in 32 bits. */
+  /** IEEE 754 binary16. */
   F16,
-  /** The upper half of a binary32, sums in 32 bits. */
+  /** The upper half of a binary32. */
   BF16,
-  /** Signed bytes with a scale for each 64 weights; activations in 32 bits or in binary16. */
+  /** Signed bytes with a scale for each 64 weights. */
   INT8
 }

@@ -27,7 +27,7 @@ final class ModelOptions {
   @Option(
       names = "--dtype",
       paramLabel = "T",
-      description = "Weights as f32, f16, bf16 or int8, on a GPU (default: f32).")
+      description = "Weights as f32, f16, bf16 or int8 (default: f32).")
   Precision precision = Precision.F32;
 
   @Option(

@@ -1,8 +1,11 @@
 package dev.loupe.model;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
+import dev.loupe.Precision;
 import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
@@ -15,21 +18,43 @@ import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Locale;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** The loss on text that the demo model was not trained on, against that of float64. */
 class HeldOutTest {
-  @Test
-  void lossIsThatOfFloat64() throws Exception {
-    JsonObject meta = Golden.of("heldout").meta();
+  private JsonObject meta = new JsonObject();
+  private int scored;
+
+  @BeforeEach
+  void read() throws Exception {
+    meta = Golden.of("heldout").meta();
+    scored = meta.get("tokens_scored").getAsInt();
+  }
+
+  /**
+   * What a model makes of the text.
+   *
+   * @param loss nats a token
+   * @param likeliest the token thought likeliest at each place
+   * @param right how often that is the one that follows
+   */
+  private record Reading(double loss, List<Integer> likeliest, double right) {}
+
+  private Reading read(Precision precision) throws Exception {
     int windows = meta.get("windows").getAsInt();
     int length = meta.get("window").getAsInt();
+    assertEquals(scored, windows * (length - 1));
     Path text = Golden.TEST_DATA.resolve("golden/heldout/text.txt");
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL);
         Tokenizer tokenizer = Tokenizer.open(Golden.DEMO_MODEL);
-        CpuOps ops = new CpuOps(2);
+        CpuOps ops = new CpuOps(2, precision);
         Transformer model = new Transformer(checkpoint, ops);
         TensorArena arena = ops.arena()) {
       int[] ids = tokenizer.encode(Files.readString(text), false);
@@ -39,6 +64,7 @@ class HeldOutTest {
       float[] row = new float[model.config().vocabSize()];
       double loss = 0;
       int right = 0;
+      List<Integer> likeliest = new ArrayList<>();
       for (int w = 0; w < windows; w++) {
         int[] window = Arrays.copyOfRange(ids, w * length, (w + 1) * length);
         kv.truncate(0, 0);
@@ -49,22 +75,53 @@ class HeldOutTest {
           Distribution distribution = new Distribution(row);
           loss -= distribution.logprob(window[i]);
           right += distribution.rank(window[i]) == 0 ? 1 : 0;
+          likeliest.add(distribution.top(1).getFirst().id());
         }
       }
-      int scored = meta.get("tokens_scored").getAsInt();
-      assertEquals(scored, windows * (length - 1));
-      double expected = meta.get("nll_per_token").getAsDouble();
-      System.out.println(
-          String.format(
-              Locale.ROOT,
-              "held-out text: %.7f nats a token (float64: %.7f), perplexity %.3f, top-1 %.4f",
-              loss / scored,
-              expected,
-              Math.exp(loss / scored),
-              (double) right / scored));
-      assertEquals(expected, loss / scored, 1e-6);
-      // a tie of two tokens within f32's rounding may fall either way
-      assertEquals(meta.get("top1_accuracy").getAsDouble(), (double) right / scored, 2e-4);
+      return new Reading(loss / scored, likeliest, (double) right / scored);
+    }
+  }
+
+  @Test
+  void lossIsThatOfFloat64() throws Exception {
+    Reading reading = read(Precision.F32);
+    double expected = meta.get("nll_per_token").getAsDouble();
+    System.out.println(
+        String.format(
+            Locale.ROOT,
+            "held-out text: %.7f nats a token (float64: %.7f), perplexity %.3f, top-1 %.4f",
+            reading.loss(),
+            expected,
+            Math.exp(reading.loss()),
+            reading.right()));
+    assertEquals(expected, reading.loss(), 1e-6);
+    // a tie of two tokens within f32's rounding may fall either way
+    assertEquals(meta.get("top1_accuracy").getAsDouble(), reading.right(), 2e-4);
+  }
+
+  /** Weights that are narrower change the text little: how little, is printed and bounded. */
+  @ParameterizedTest
+  @CsvSource({"F16, 0, 1", "BF16, 1e-4, 0.99", "INT8, 1e-3, 0.985"})
+  void narrowWeightsReadNearlyAlike(Precision precision, double loss, double agreement)
+      throws Exception {
+    Reading whole = read(Precision.F32);
+    Reading narrow = read(precision);
+    int same = 0;
+    for (int i = 0; i < scored; i++) {
+      same += whole.likeliest().get(i).equals(narrow.likeliest().get(i)) ? 1 : 0;
+    }
+    System.out.println(
+        String.format(
+            Locale.ROOT,
+            "held-out text, %s weights: %+.6f nats a token, perplexity %.3f, top-1 as f32 %.4f",
+            precision,
+            narrow.loss() - whole.loss(),
+            Math.exp(narrow.loss()),
+            (double) same / scored));
+    assertEquals(whole.loss(), narrow.loss(), loss);
+    assertTrue((double) same / scored >= agreement);
+    if (precision != Precision.F16) { // which the demo model's weights are already
+      assertNotEquals(whole.loss(), narrow.loss(), "the weights are as they were");
     }
   }
 }
