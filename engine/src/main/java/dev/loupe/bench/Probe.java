@@ -104,9 +104,9 @@ final class Probe {
 
   /** Multiplies and adds in {@link #CHAINS} sums that do not wait for each other. */
   static float multiplyAdd(int turns) {
-    FloatVector x = FloatVector.broadcast(SPECIES, 0.999f);
-    FloatVector y = FloatVector.broadcast(SPECIES, 0.001f); // the sums stay at 1
-    FloatVector a = FloatVector.broadcast(SPECIES, 1);
+    FloatVector x = FloatVector.broadcast(SPECIES, 1f / 1024);
+    FloatVector y = x;
+    FloatVector a = FloatVector.zero(SPECIES);
     FloatVector b = a;
     FloatVector c = a;
     FloatVector d = a;
@@ -119,18 +119,18 @@ final class Probe {
     FloatVector k = a;
     FloatVector l = a;
     for (int turn = 0; turn < turns; turn++) {
-      a = a.fma(x, y);
-      b = b.fma(x, y);
-      c = c.fma(x, y);
-      d = d.fma(x, y);
-      e = e.fma(x, y);
-      f = f.fma(x, y);
-      g = g.fma(x, y);
-      h = h.fma(x, y);
-      i = i.fma(x, y);
-      j = j.fma(x, y);
-      k = k.fma(x, y);
-      l = l.fma(x, y);
+      a = x.fma(y, a);
+      b = x.fma(y, b);
+      c = x.fma(y, c);
+      d = x.fma(y, d);
+      e = x.fma(y, e);
+      f = x.fma(y, f);
+      g = x.fma(y, g);
+      h = x.fma(y, h);
+      i = x.fma(y, i);
+      j = x.fma(y, j);
+      k = x.fma(y, k);
+      l = x.fma(y, l);
     }
     a = a.add(b).add(c).add(d).add(e).add(f);
     return a.add(g).add(h).add(i).add(j).add(k).add(l).lane(0);

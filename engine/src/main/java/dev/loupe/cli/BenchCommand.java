@@ -72,8 +72,8 @@ final class BenchCommand {
       name = "decode",
       description = {
         "Measure writing, one token after the other.",
-        "Bytes and operations are counted by formula; percent are of the best that as many",
-        "threads read from memory, and multiply and add, in this run."
+        "Bytes and operations are counted by formula, and held against the best that as"
+            + " many threads read, or multiply and add, in the same process."
       },
       optionListHeading = "%n",
       abbreviateSynopsis = true,
@@ -118,8 +118,8 @@ final class BenchCommand {
       name = "prefill",
       description = {
         "Measure reading a prompt in one pass.",
-        "Bytes and operations are counted by formula; percent are of the best that as many",
-        "threads read from memory, and multiply and add, in this run."
+        "Bytes and operations are counted by formula, and held against the best that as"
+            + " many threads read, or multiply and add, in the same process."
       },
       optionListHeading = "%n",
       abbreviateSynopsis = true,
