@@ -13,6 +13,9 @@ import java.util.Arrays;
  * reads each panel from its first byte to its last, several at once; a matrix product finds the
  * operands of one step side by side. Outputs beyond the last are zeros.
  *
+ * <p>16-bit elements lie in pairs, one of the first vector and the one of the second with the same
+ * lane, so that a 32-bit lane holds both and is taken apart by shifts and masks.
+ *
  * @param columns outputs of a panel: two vectors
  * @param data the panels, one after the other
  * @param scales of INT8: f32 [panels, groups, columns]; else empty
@@ -130,9 +133,9 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
     long at = offset(panel);
     switch (type) {
       case F32 -> DType.F32.encode(block, 0, block.length, data, at);
-      case BF16 -> DType.BF16.encode(block, 0, block.length, data, at);
+      case BF16 -> DType.BF16.encode(paired(block), 0, block.length, data, at);
       case F16 -> {
-        DType.F16.encode(block, 0, block.length, data, at);
+        DType.F16.encode(paired(block), 0, block.length, data, at);
         for (float value : block) {
           if (!(Math.abs(value) < 65520)) { // rounds to an infinity, or is none
             return true;
@@ -150,6 +153,21 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
       }
     }
     return false;
+  }
+
+  private float[] paired(float[] block) {
+    float[] pairs = new float[block.length];
+    for (int i = 0; i < block.length; i++) {
+      pairs[place(i)] = block[i];
+    }
+    return pairs;
+  }
+
+  /** Where element {@code i} of a panel, [in, columns], lies among its 16-bit ones. */
+  int place(int i) {
+    int j = i % columns;
+    int half = columns / 2;
+    return i - j + j % half * 2 + j / half;
   }
 
   private boolean quantise(int panel, int first, int j, float[] block) {

@@ -40,12 +40,12 @@ final class ScalarLoops implements InnerLoops {
 
   /** Element {@code i} of a panel, [in, columns], that of INT8 without its scale. */
   static float element(Panels w, int panel, int i) {
-    long at = w.offset(panel) + (long) i * w.type().bytes;
+    long at = w.offset(panel);
     return switch (w.type()) {
-      case F32 -> w.data().get(F32, at);
-      case F16 -> Float.float16ToFloat(w.data().get(I16, at));
-      case BF16 -> Float.intBitsToFloat(w.data().get(I16, at) << 16);
-      case INT8 -> w.data().get(ValueLayout.JAVA_BYTE, at);
+      case F32 -> w.data().get(F32, at + 4L * i);
+      case F16 -> Float.float16ToFloat(w.data().get(I16, at + 2L * w.place(i)));
+      case BF16 -> Float.intBitsToFloat(w.data().get(I16, at + 2L * w.place(i)) << 16);
+      case INT8 -> w.data().get(ValueLayout.JAVA_BYTE, at + i);
     };
   }
 

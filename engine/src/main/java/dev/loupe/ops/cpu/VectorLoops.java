@@ -7,7 +7,6 @@ import java.util.Arrays;
 import jdk.incubator.vector.ByteVector;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
-import jdk.incubator.vector.ShortVector;
 import jdk.incubator.vector.VectorOperators;
 import jdk.incubator.vector.VectorShape;
 import jdk.incubator.vector.VectorSpecies;
@@ -20,8 +19,6 @@ final class VectorLoops implements InnerLoops {
   // Constants, because the compiler turns vector code into instructions only for a known species.
   private static final VectorSpecies<Float> F = species();
   private static final VectorSpecies<Integer> I = F.withLanes(int.class);
-  private static final VectorSpecies<Short> S =
-      VectorSpecies.of(short.class, VectorShape.forBitSize(F.vectorBitSize() / 2));
   private static final VectorSpecies<Byte> B =
       VectorSpecies.of(byte.class, VectorShape.forBitSize(Math.max(64, F.vectorBitSize() / 4)));
   private static final int W = F.length();
@@ -68,13 +65,17 @@ final class VectorLoops implements InnerLoops {
     switch (w.type()) {
       case F32 -> MemorySegment.copy(w.data(), from, dst, 0, 4L * n);
       case F16 -> {
-        for (int i = 0; i < n; i += W) {
-          loadF16(w.data(), from + 2L * i).intoMemorySegment(dst, 4L * i, LE);
+        for (int i = 0; i < n; i += 2 * W) {
+          IntVector pairs = pairs(w.data(), from + 2L * i);
+          lowF16(pairs).intoMemorySegment(dst, 4L * i, LE);
+          highF16(pairs).intoMemorySegment(dst, 4L * (i + W), LE);
         }
       }
       case BF16 -> {
-        for (int i = 0; i < n; i += W) {
-          loadBf16(w.data(), from + 2L * i).intoMemorySegment(dst, 4L * i, LE);
+        for (int i = 0; i < n; i += 2 * W) {
+          IntVector pairs = pairs(w.data(), from + 2L * i);
+          lowBf16(pairs).intoMemorySegment(dst, 4L * i, LE);
+          highBf16(pairs).intoMemorySegment(dst, 4L * (i + W), LE);
         }
       }
       case INT8 -> {
@@ -85,22 +86,51 @@ final class VectorLoops implements InnerLoops {
     }
   }
 
-  private static FloatVector loadBf16(MemorySegment s, long offset) {
-    ShortVector half = ShortVector.fromMemorySegment(S, s, offset, LE);
-    IntVector bits = (IntVector) half.convertShape(VectorOperators.ZERO_EXTEND_S2I, I, 0);
-    return bits.lanewise(VectorOperators.LSHL, 16).reinterpretAsFloats();
+  private static IntVector pairs(MemorySegment s, long offset) {
+    return IntVector.fromMemorySegment(I, s, offset, LE);
   }
 
-  /**
-   * Moves exponent and fraction into an f32's places and multiplies by 2^112, the difference of the
-   * exponent biases, which also normalises subnormals. Infinities and NaN are not packed.
-   */
-  private static FloatVector loadF16(MemorySegment s, long offset) {
-    ShortVector half = ShortVector.fromMemorySegment(S, s, offset, LE);
-    IntVector h = (IntVector) half.convertShape(VectorOperators.S2I, I, 0);
-    FloatVector magnitude =
-        h.and(0x7fff).lanewise(VectorOperators.LSHL, 13).reinterpretAsFloats().mul(0x1p112f);
-    return magnitude.reinterpretAsInts().or(h.and(0x80000000)).reinterpretAsFloats();
+  private static FloatVector lowBf16(IntVector pairs) {
+    return pairs.lanewise(VectorOperators.LSHL, 16).reinterpretAsFloats();
+  }
+
+  private static FloatVector highBf16(IntVector pairs) {
+    return pairs.and(0xffff0000).reinterpretAsFloats();
+  }
+
+  // An f16 at the top of a lane, shifted right by three places with its sign, has its exponent and
+  // fraction where an f32 has them; without the copies of the sign it is 2^-112 times the number,
+  // for that is the difference of the exponents' biases. Subnormals come right too; infinities and
+  // NaN are not packed.
+
+  private static FloatVector lowF16Scaled(IntVector pairs) {
+    return highF16Scaled(pairs.lanewise(VectorOperators.LSHL, 16));
+  }
+
+  private static FloatVector highF16Scaled(IntVector pairs) {
+    return pairs.lanewise(VectorOperators.ASHR, 3).and(0x8fffe000).reinterpretAsFloats();
+  }
+
+  private static FloatVector lowF16(IntVector pairs) {
+    return lowF16Scaled(pairs).mul(0x1p112f);
+  }
+
+  private static FloatVector highF16(IntVector pairs) {
+    return highF16Scaled(pairs).mul(0x1p112f);
+  }
+
+  /** Whether all of x may be multiplied by 2^112. */
+  private static boolean scales(MemorySegment x, long xOffset, int n) {
+    int whole = n - n % W;
+    FloatVector largest = FloatVector.zero(F);
+    for (int i = 0; i < whole; i += W) {
+      largest = largest.max(load(x, xOffset + 4L * i).abs());
+    }
+    float all = largest.reduceLanes(VectorOperators.MAX); // exact in any order
+    for (int i = whole; i < n; i++) {
+      all = Math.max(all, Math.abs(x.get(ScalarLoops.F32, xOffset + 4L * i)));
+    }
+    return all < 0x1p15f; // not so for NaN
   }
 
   private static FloatVector loadByte(MemorySegment s, long offset) {
@@ -112,7 +142,7 @@ final class VectorLoops implements InnerLoops {
   public void multiplyOne(
       MemorySegment x, long xOffset, Panels w, int panel, int panels, float[] sums) {
     int p = 0;
-    if (panels == STREAMS) {
+    if (panels == STREAMS && (w.type() != Panels.Type.F16 || scales(x, xOffset, w.in()))) {
       multiplyFour(x, xOffset, w, panel, sums);
       p = STREAMS;
     }
@@ -129,7 +159,7 @@ final class VectorLoops implements InnerLoops {
     switch (w.type()) {
       case F32 -> fourF32(x, xOffset, in, data, start, stride, sums, 0);
       case BF16 -> fourBf16(x, xOffset, in, data, start, stride, sums, 0);
-      case F16 -> {
+      case F16 -> { // four at once are too much for the compiler
         twoF16(x, xOffset, in, data, start, stride, sums, 0);
         twoF16(x, xOffset, in, data, start + 2 * stride, stride, sums, 4 * W);
       }
@@ -260,14 +290,18 @@ final class VectorLoops implements InnerLoops {
     for (int k = 0; k < inner; k++) {
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
       long o = 4L * W * k;
-      s0 = xk.fma(loadBf16(w, p0 + o), s0);
-      s1 = xk.fma(loadBf16(w, p0 + o + 2L * W), s1);
-      s2 = xk.fma(loadBf16(w, p1 + o), s2);
-      s3 = xk.fma(loadBf16(w, p1 + o + 2L * W), s3);
-      s4 = xk.fma(loadBf16(w, p2 + o), s4);
-      s5 = xk.fma(loadBf16(w, p2 + o + 2L * W), s5);
-      s6 = xk.fma(loadBf16(w, p3 + o), s6);
-      s7 = xk.fma(loadBf16(w, p3 + o + 2L * W), s7);
+      IntVector v = pairs(w, p0 + o);
+      s0 = xk.fma(lowBf16(v), s0);
+      s1 = xk.fma(highBf16(v), s1);
+      v = pairs(w, p1 + o);
+      s2 = xk.fma(lowBf16(v), s2);
+      s3 = xk.fma(highBf16(v), s3);
+      v = pairs(w, p2 + o);
+      s4 = xk.fma(lowBf16(v), s4);
+      s5 = xk.fma(highBf16(v), s5);
+      v = pairs(w, p3 + o);
+      s6 = xk.fma(lowBf16(v), s6);
+      s7 = xk.fma(highBf16(v), s7);
     }
     s0.intoArray(sums, at);
     s1.intoArray(sums, at + W);
@@ -287,8 +321,9 @@ final class VectorLoops implements InnerLoops {
     for (int k = 0; k < inner; k++) {
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
       long o = 4L * W * k;
-      s0 = xk.fma(loadBf16(w, p0 + o), s0);
-      s1 = xk.fma(loadBf16(w, p0 + o + 2L * W), s1);
+      IntVector v = pairs(w, p0 + o);
+      s0 = xk.fma(lowBf16(v), s0);
+      s1 = xk.fma(highBf16(v), s1);
     }
     s0.intoArray(sums, at);
     s1.intoArray(sums, at + W);
@@ -310,12 +345,15 @@ final class VectorLoops implements InnerLoops {
     long p0 = start;
     long p1 = start + stride;
     for (int k = 0; k < inner; k++) {
-      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      FloatVector xk =
+          FloatVector.broadcast(F, 0x1p112f * x.get(ScalarLoops.F32, xOffset + 4L * k));
       long o = 4L * W * k;
-      s0 = xk.fma(loadF16(w, p0 + o), s0);
-      s1 = xk.fma(loadF16(w, p0 + o + 2L * W), s1);
-      s2 = xk.fma(loadF16(w, p1 + o), s2);
-      s3 = xk.fma(loadF16(w, p1 + o + 2L * W), s3);
+      IntVector v = pairs(w, p0 + o);
+      s0 = xk.fma(lowF16Scaled(v), s0);
+      s1 = xk.fma(highF16Scaled(v), s1);
+      v = pairs(w, p1 + o);
+      s2 = xk.fma(lowF16Scaled(v), s2);
+      s3 = xk.fma(highF16Scaled(v), s3);
     }
     s0.intoArray(sums, at);
     s1.intoArray(sums, at + W);
@@ -331,8 +369,9 @@ final class VectorLoops implements InnerLoops {
     for (int k = 0; k < inner; k++) {
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
       long o = 4L * W * k;
-      s0 = xk.fma(loadF16(w, p0 + o), s0);
-      s1 = xk.fma(loadF16(w, p0 + o + 2L * W), s1);
+      IntVector v = pairs(w, p0 + o);
+      s0 = xk.fma(lowF16(v), s0);
+      s1 = xk.fma(highF16(v), s1);
     }
     s0.intoArray(sums, at);
     s1.intoArray(sums, at + W);

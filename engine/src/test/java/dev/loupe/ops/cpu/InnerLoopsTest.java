@@ -174,6 +174,9 @@ class InnerLoopsTest {
           for (int out : new int[] {1, 17, 64, 130}) {
             StoredTensor w = stored(arena, DType.F32, in, out);
             float[] x = floats(in);
+            if (out == 130) {
+              x[in / 2] *= 1e6f; // too large for tricks with exponents
+            }
             float[] start = floats(out);
             float[] expected = product(x, w, type, start);
             for (InnerLoops loops : all(vector)) {
@@ -345,8 +348,8 @@ class InnerLoopsTest {
             float expected =
                 switch (type) {
                   case F32 -> data.get(ScalarLoops.F32, 4L * i);
-                  case F16 -> Float.float16ToFloat((short) i);
-                  case BF16 -> Float.intBitsToFloat(i << 16);
+                  case F16 -> Float.float16ToFloat((short) panels.place(i));
+                  case BF16 -> Float.intBitsToFloat(panels.place(i) << 16);
                   case INT8 -> data.get(ValueLayout.JAVA_BYTE, i);
                 };
             if (type != Panels.Type.F16 || Float.isFinite(expected)) {
