@@ -88,7 +88,7 @@ final class Session implements AutoCloseable {
             attention.map(plan -> KeptAttention.allocate(plan, total)).orElse(KeptAttention.NONE);
         samples.add(new Sample(tokenizer, request, s, prompt, kept));
       }
-      recorder = attention.map(plan -> recorder(plan, context, total)).orElse(null);
+      recorder = attention.map(plan -> recorder(plan, size, total)).orElse(null);
     } catch (Throwable e) {
       arena.close();
       throw e;
@@ -108,7 +108,7 @@ final class Session implements AutoCloseable {
   }
 
   /** The prompt is read once, so its rows go to all samples. */
-  private AttentionRecorder recorder(AttentionPlan plan, int context, int total) {
+  private AttentionRecorder recorder(AttentionPlan plan, SessionSize size, int total) {
     Map<Kind, AttentionSink> sinks = new EnumMap<>(Kind.class);
     for (Kind kind : plan.kept()) {
       sinks.put(
@@ -119,9 +119,14 @@ final class Session implements AutoCloseable {
             }
           });
     }
-    int ahead = model.ops().rebuildsAhead();
-    long scratch = AttentionRecorder.scratchBytes(plan, context, ahead);
-    return new AttentionRecorder(arena, plan, context, total, ahead, scratch, sinks);
+    return new AttentionRecorder(
+        arena,
+        plan,
+        size.positions(),
+        total,
+        model.ops().rebuildsAhead(),
+        size.attentionScratch(),
+        sinks);
   }
 
   /** The ids that may be written: padding rows of the vocabulary stand for nothing. */

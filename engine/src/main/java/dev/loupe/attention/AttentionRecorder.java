@@ -189,9 +189,4 @@ public final class AttentionRecorder implements AttentionTap {
       }
     }
   }
-
-  /** What is recorded. */
-  public AttentionPlan plan() {
-    return plan;
-  }
 }

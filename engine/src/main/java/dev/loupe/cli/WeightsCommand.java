@@ -6,6 +6,7 @@ import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.GgmlType;
 import dev.loupe.weights.Gpt2Gguf;
 import dev.loupe.weights.Inspection;
+import dev.loupe.weights.Progress;
 import dev.loupe.weights.RandomCheckpoint;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -124,23 +125,11 @@ final class WeightsCommand {
     private void write(
         Checkpoint checkpoint, Gpt2Gguf.Vocabulary vocabulary, GgmlType type, Terminal terminal)
         throws IOException {
-      ProgressBar progress = new ProgressBar(terminal, !quiet, "writing " + out.getFileName());
-      try (Interrupt interrupt = new Interrupt(terminal)) {
-        interrupt.onlyAsk(); // what is begun has to be removed
-        Gpt2Gguf.write(
-            checkpoint,
-            vocabulary,
-            type,
-            out,
-            (done, total) -> {
-              progress.update(done, total);
-              if (interrupt.asked()) {
-                throw new CancellationException("interrupted; %s was not made".formatted(out));
-              }
-            });
-      } finally {
-        progress.clear();
-      }
+      writing(
+          new ProgressBar(terminal, !quiet, "writing " + out.getFileName()),
+          terminal,
+          out,
+          progress -> Gpt2Gguf.write(checkpoint, vocabulary, type, out, progress));
     }
 
     private static Gpt2Gguf.Vocabulary vocabulary(Path folder) throws IOException {
@@ -221,22 +210,11 @@ final class WeightsCommand {
     }
 
     private void write(RandomCheckpoint.Size chosen, Terminal terminal) throws IOException {
-      ProgressBar progress = new ProgressBar(terminal, !quiet, "writing " + chosen.label());
-      try (Interrupt interrupt = new Interrupt(terminal)) {
-        interrupt.onlyAsk(); // what is begun has to be removed
-        RandomCheckpoint.write(
-            chosen,
-            seed,
-            folder,
-            (done, total) -> {
-              progress.update(done, total);
-              if (interrupt.asked()) {
-                throw new CancellationException("interrupted; %s was not made".formatted(folder));
-              }
-            });
-      } finally {
-        progress.clear();
-      }
+      writing(
+          new ProgressBar(terminal, !quiet, "writing " + chosen.label()),
+          terminal,
+          folder,
+          progress -> RandomCheckpoint.write(chosen, seed, folder, progress));
     }
 
     /** Unless the folder has one already. */
@@ -255,6 +233,28 @@ final class WeightsCommand {
           return; // tokenizer.json says all that the other two say
         }
       }
+    }
+  }
+
+  /** Long work that reports how far it has come. */
+  private interface Work {
+    void run(Progress progress) throws IOException;
+  }
+
+  /** Writes {@code out} with a bar; an interrupt ends it, and what was begun is removed. */
+  private static void writing(ProgressBar bar, Terminal terminal, Path out, Work work)
+      throws IOException {
+    try (Interrupt interrupt = new Interrupt(terminal)) {
+      interrupt.onlyAsk(); // what is begun has to be removed
+      work.run(
+          (done, total) -> {
+            bar.update(done, total);
+            if (interrupt.asked()) {
+              throw new CancellationException("interrupted; %s was not made".formatted(out));
+            }
+          });
+    } finally {
+      bar.clear();
     }
   }
 }

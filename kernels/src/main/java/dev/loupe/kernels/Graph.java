@@ -10,14 +10,12 @@ import jcuda.driver.JCudaDriver;
  * Launches and copies that were recorded once and are replayed with one call. The addresses and
  * sizes are those of the recording; what they point to may change.
  */
-public final class Graph implements AutoCloseable {
-  private final Gpu gpu;
+public final class Graph extends DriverObject {
   private final CUgraphExec executable = new CUgraphExec();
-  private boolean destroyed;
 
   /** Records what {@code work} puts on the stream, without running it. On the GPU's thread. */
   Graph(Gpu gpu, Runnable work) {
-    this.gpu = gpu;
+    super(gpu);
     gpu.check(
         JCudaDriver.cuStreamBeginCapture(gpu.stream(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
         "beginning to record a graph");
@@ -44,25 +42,13 @@ public final class Graph implements AutoCloseable {
   public void launch() {
     gpu.run(
         () -> {
-          if (destroyed) {
-            throw new IllegalStateException("a graph is launched after it was closed");
-          }
+          requireLive();
           gpu.check(JCudaDriver.cuGraphLaunch(executable, gpu.stream()), "launching a graph");
         });
   }
 
-  /** Frees what the driver holds for it. */
   @Override
-  public void close() {
-    if (gpu.isClosed()) {
-      return;
-    }
-    gpu.run(
-        () -> {
-          if (!destroyed) {
-            destroyed = true;
-            JCudaDriver.cuGraphExecDestroy(executable);
-          }
-        });
+  void destroy() {
+    JCudaDriver.cuGraphExecDestroy(executable);
   }
 }

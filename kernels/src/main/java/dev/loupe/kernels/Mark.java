@@ -6,14 +6,12 @@ import jcuda.driver.CUevent;
 import jcuda.driver.JCudaDriver;
 
 /** A place in the order of the work on a stream that the host, and other streams, can wait for. */
-public final class Mark implements AutoCloseable {
-  private final Gpu gpu;
+public final class Mark extends DriverObject {
   private final CUevent event = new CUevent();
-  private boolean destroyed;
 
   /** On the GPU's thread. */
   Mark(Gpu gpu) {
-    this.gpu = gpu;
+    super(gpu);
     gpu.check(JCudaDriver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING), "creating an event");
   }
 
@@ -51,24 +49,8 @@ public final class Mark implements AutoCloseable {
         });
   }
 
-  private void requireLive() {
-    if (destroyed) {
-      throw new IllegalStateException("a mark is used after it was closed");
-    }
-  }
-
-  /** Frees what the driver holds for it. */
   @Override
-  public void close() {
-    if (gpu.isClosed()) {
-      return;
-    }
-    gpu.run(
-        () -> {
-          if (!destroyed) {
-            destroyed = true;
-            JCudaDriver.cuEventDestroy(event);
-          }
-        });
+  void destroy() {
+    JCudaDriver.cuEventDestroy(event);
   }
 }

@@ -7,14 +7,12 @@ import jcuda.driver.JCudaDriver;
  * has to come after something on another stream waits for a {@link Mark} ({@link Mark#hold}). In a
  * recording it takes part once it holds for a mark set in it, and has to be waited for at the end.
  */
-public final class SideStream implements AutoCloseable {
-  private final Gpu gpu;
+public final class SideStream extends DriverObject {
   private final Gpu.Stream stream = new Gpu.Stream();
-  private boolean destroyed;
 
   /** On the GPU's thread. */
   SideStream(Gpu gpu) {
-    this.gpu = gpu;
+    super(gpu);
     // as the GPU's own stream: plain copies wait for it, and it for them
     gpu.check(JCudaDriver.cuStreamCreate(stream, 0), "creating a stream");
   }
@@ -27,25 +25,13 @@ public final class SideStream implements AutoCloseable {
   public void run(Runnable work) {
     gpu.run(
         () -> {
-          if (destroyed) {
-            throw new IllegalStateException("a stream is used after it was closed");
-          }
+          requireLive();
           gpu.divert(stream, work);
         });
   }
 
-  /** Frees what the driver holds for it, once its work is done. */
   @Override
-  public void close() {
-    if (gpu.isClosed()) {
-      return;
-    }
-    gpu.run(
-        () -> {
-          if (!destroyed) {
-            destroyed = true;
-            JCudaDriver.cuStreamDestroy(stream);
-          }
-        });
+  void destroy() {
+    JCudaDriver.cuStreamDestroy(stream);
   }
 }

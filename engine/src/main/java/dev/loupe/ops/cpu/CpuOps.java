@@ -104,7 +104,7 @@ public final class CpuOps implements Ops {
     same("rows", batch.rows(), x.rows());
     same("width", wte.cols(), width);
     same("width", wpe.cols(), width);
-    synchronized (team) { // a few rows, not worth dividing
+    synchronized (team) { // one of the scratch; too short to be worth dividing
       float[] sum = scratch[0].output(2 * width);
       for (int r = 0; r < batch.rows(); r++) {
         wte.dtype().decode(wte.data(), wte.offset(batch.id(r), 0), sum, 0, width);

@@ -15,6 +15,7 @@ final class ScalarLoops implements InnerLoops {
       ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
   private final float[] lanes = new float[LANES];
+  private final float[] part = new float[16]; // sums of a panel, or of a group of its inputs
 
   @Override
   public int tileRows() {
@@ -54,7 +55,6 @@ final class ScalarLoops implements InnerLoops {
       MemorySegment x, long xOffset, Panels w, int panel, int panels, float[] sums) {
     int columns = w.columns();
     int group = w.type() == Panels.Type.INT8 ? Panels.GROUP : w.in();
-    float[] part = new float[columns];
     for (int p = 0; p < panels; p++) {
       for (int first = 0; first < w.in(); first += group) {
         boolean scaled = w.type() == Panels.Type.INT8;

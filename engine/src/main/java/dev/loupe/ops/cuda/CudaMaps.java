@@ -27,15 +27,15 @@ import org.jspecify.annotations.Nullable;
 /**
  * The attention of one session on its way to the host, beside the passes that it comes from. What
  * rebuilds it runs on a stream of its own; a second one copies it to pinned memory. The pass waits
- * for the first in one place: before a layer overwrites the queries that are still being read
- * ({@link #hold}).
+ * for the first ({@link #hold}) before a layer overwrites the queries that are still being read,
+ * and before a step moves on the positions.
  */
 final class CudaMaps {
   /** What a kernel has left at some place on the device, and where it comes to on the host. */
   private static final class Mirror {
     final HostBuffer host;
     final Mark copied;
-    Rows rows = new Rows(Kind.PROBABILITIES, DType.F32, 0, 0);
+    RowLayout rows = new RowLayout(Kind.PROBABILITIES, DType.F32, 0, 0);
     boolean underWay;
 
     Mirror(HostBuffer host, Mark copied) {
@@ -50,7 +50,7 @@ final class CudaMaps {
    *
    * @param columns elements of a row
    */
-  record Rows(Kind kind, DType dtype, int count, int columns) {
+  record RowLayout(Kind kind, DType dtype, int count, int columns) {
     int top() {
       return (columns - 2) / 2;
     }
@@ -139,7 +139,7 @@ final class CudaMaps {
       int[] wanted,
       int first,
       int count,
-      Rows rows,
+      RowLayout rows,
       DeviceBuffer out) {
     DeviceBuffer qkv = ops.buffer(in.qkv());
     Source source =
@@ -191,7 +191,7 @@ final class CudaMaps {
     return list;
   }
 
-  private static Statistics planes(Rows rows, DeviceBuffer out) {
+  private static Statistics planes(RowLayout rows, DeviceBuffer out) {
     int n = rows.count();
     long named = (long) n * rows.top();
     return new Statistics(
@@ -203,7 +203,7 @@ final class CudaMaps {
   }
 
   /** Lets the rows at {@code out}, which {@link #rebuild} just wrote, come to the host. */
-  void bring(Rows rows, DeviceBuffer out) {
+  void bring(RowLayout rows, DeviceBuffer out) {
     Mirror mirror = mirrors.computeIfAbsent(out.address(), address -> mirror(out));
     mirror.rows = rows;
     mirror.underWay = true;

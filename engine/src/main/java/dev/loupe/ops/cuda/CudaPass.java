@@ -175,7 +175,8 @@ final class CudaPass {
    * @param kind what of them
    */
   void map(AttentionInput in, Kind kind, int[] heads, int first, int count, Tensor out) {
-    CudaMaps.Rows rows = new CudaMaps.Rows(kind, out.dtype(), heads.length * count, out.cols());
+    CudaMaps.RowLayout rows =
+        new CudaMaps.RowLayout(kind, out.dtype(), heads.length * count, out.cols());
     DeviceBuffer buffer = ops.buffer(out);
     maps().rebuild(in, lastLse(), rows(), heads, first, count, rows, buffer);
     maps().bring(rows, buffer);

@@ -174,8 +174,8 @@ final class CudaSteps implements Steps {
   }
 
   /** How the rows of a layer's attention lie. */
-  private CudaMaps.Rows rowsOf(AttentionPlan plan, Kind kind) {
-    return new CudaMaps.Rows(
+  private CudaMaps.RowLayout rowsOf(AttentionPlan plan, Kind kind) {
+    return new CudaMaps.RowLayout(
         kind, plan.dtype(kind), heads.length * rows, plan.columns(kind, this.plan.kv().capacity()));
   }
 
@@ -320,7 +320,7 @@ final class CudaSteps implements Steps {
         return;
       }
       for (Kind kind : wanted.kept()) {
-        CudaMaps.Rows block = rowsOf(wanted, kind);
+        CudaMaps.RowLayout block = rowsOf(wanted, kind);
         long start = blockStart(wanted, kind, layer, rows, plan.kv().capacity());
         DeviceBuffer out =
             maps.slice(start / Float.BYTES, Math.ceilDiv(block.bytes(), Float.BYTES));
