@@ -6,7 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -14,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import java.util.zip.ZipFile;
 
 /**
  * Java in a process of its own.
@@ -84,5 +89,38 @@ record Child(Path folder) {
         assumeFalse((ignored & 2) != 0, "SIGINT is ignored here");
       }
     }
+  }
+
+  /**
+   * Interrupts a run of 4,000 tokens while it writes: text, a.json and a.npz in {@code made} are
+   * there, agree, and end with the last token's row.
+   */
+  void interrupt(Process process, Path made) throws Exception {
+    InputStream out = process.getInputStream();
+    byte[] first = out.readNBytes(20);
+    signal(process, "INT");
+    String text = new String(first, UTF_8) + new String(out.readAllBytes(), UTF_8);
+    assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), said());
+    assertEquals(List.of("a.json", "a.npz"), Ran.names(made));
+    JsonObject run =
+        JsonParser.parseString(Files.readString(made.resolve("a.json"))).getAsJsonObject();
+    assertEquals(text, run.get("text").getAsString());
+    assertEquals(
+        "interrupted", run.getAsJsonObject("generation").get("finish_reason").getAsString());
+    int tokens = run.getAsJsonArray("tokens").size();
+    assertTrue(tokens < 4000, "not to the end");
+    JsonArray head =
+        run.getAsJsonObject("attention").getAsJsonArray("weights").get(0).getAsJsonArray();
+    JsonArray rows = head.get(0).getAsJsonArray();
+    double sum = 0;
+    for (var weight : rows.get(rows.size() - 1).getAsJsonArray()) {
+      sum += weight.getAsDouble();
+    }
+    assertEquals(1, sum, 1e-5, "the last token's row is there");
+    try (ZipFile zip = new ZipFile(made.resolve("a.npz").toFile())) {
+      assertTrue(zip.size() >= 7);
+    }
+    assertTrue(said().contains("; interrupted]"), said());
   }
 }
