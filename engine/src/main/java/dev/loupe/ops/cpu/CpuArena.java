@@ -12,7 +12,6 @@ import org.jspecify.annotations.Nullable;
 
 /** Off-heap memory; tables stay where the checkpoint mapped them, weights are packed anew. */
 final class CpuArena implements TensorArena {
-  private static final int CACHE_LINE = 64;
 
   private final CpuOps ops;
   private final Arena arena = Arena.ofShared();
@@ -24,7 +23,7 @@ final class CpuArena implements TensorArena {
   @Override
   public Tensor allocate(int rows, int cols) {
     long bytes = Math.multiplyExact(4L * rows, cols);
-    return new Tensor(DType.F32, rows, cols, arena.allocate(bytes, CACHE_LINE));
+    return new Tensor(DType.F32, rows, cols, Pages.allocate(arena, bytes));
   }
 
   @Override

@@ -35,6 +35,7 @@ public final class CpuOps implements Ops {
   private final Scratch[] scratch;
   private final Normalising normalising = new Normalising();
   private final Product product = new Product();
+  private final Appending appending = new Appending();
   private final Attending attending = new Attending();
   private final Panels.@Nullable Type weights; // null: what the checkpoint has
 
@@ -105,7 +106,7 @@ public final class CpuOps implements Ops {
     same("width", wte.cols(), width);
     same("width", wpe.cols(), width);
     synchronized (team) { // one of the scratch; too short to be worth dividing
-      float[] sum = scratch[0].output(2 * width);
+      float[] sum = scratch[0].embedding(2 * width);
       for (int r = 0; r < batch.rows(); r++) {
         wte.dtype().decode(wte.data(), wte.offset(batch.id(r), 0), sum, 0, width);
         wpe.dtype().decode(wpe.data(), wpe.offset(batch.position(r), 0), sum, width, width);
@@ -227,72 +228,103 @@ public final class CpuOps implements Ops {
     private void stream(int panel, int panels, Scratch s) {
       int first = panel * w.columns();
       int n = Math.min(panels * w.columns(), w.out() - first);
-      begin(first, n, s.sums, 0);
+      start(first, n, s.sums);
       s.loops.multiplyOne(x.data(), x.offset(0, 0), w, panel, panels, s.sums);
-      end(s.sums, 0, 0, first, n, s.loops);
+      finish(s.sums, 0, false, 0, first, n, s.loops);
     }
 
     /** A panel by many rows; it stays in the cache meanwhile. */
     private void tiles(int panel, Scratch s) {
+      MemorySegment wide = w.data();
+      long offset = w.offset(panel);
+      if (w.type() != Panels.Type.F32) {
+        wide = s.panel((long) w.in() * w.columns());
+        offset = 0;
+        s.loops.widen(w, panel, wide);
+      }
+      int first = panel * w.columns();
+      start(first, Math.min(w.columns(), w.out() - first), s.sums);
+      for (int m = 0; m < x.rows(); m += s.loops.tileRows()) {
+        tile(m, Math.min(s.loops.tileRows(), x.rows() - m), panel, wide, offset, s);
+      }
+    }
+
+    private void tile(int m, int rows, int panel, MemorySegment wide, long offset, Scratch s) {
       int columns = w.columns();
       int first = panel * columns;
       int n = Math.min(columns, w.out() - first);
-      MemorySegment wide = w.data();
-      long start = w.offset(panel);
-      if (w.type() != Panels.Type.F32) {
-        wide = s.panel((long) w.in() * columns);
-        start = 0;
-        s.loops.widen(w, panel, wide);
-      }
-      for (int m = 0; m < x.rows(); m += s.loops.tileRows()) {
-        int rows = Math.min(s.loops.tileRows(), x.rows() - m);
-        for (int i = 0; i < rows; i++) {
-          begin(first, n, s.tile, i * columns);
-        }
-        if (w.type() == Panels.Type.INT8) {
-          addGroups(m, rows, panel, wide, s);
-        } else {
-          s.loops.multiplyTile(
-              x.data(), x.offset(m, 0), 4L * x.cols(), rows, w.in(), wide, start, s.tile);
-        }
-        for (int i = 0; i < rows; i++) {
-          end(s.tile, i * columns, m + i, first, n, s.loops);
-        }
+      boolean direct = !accumulate && n == columns; // else the sums need a place of their own
+      MemorySegment tile = direct ? out.data() : s.tile;
+      long stride = direct ? 4L * out.cols() : 4L * columns;
+      long at = direct ? out.offset(m, first) : 0;
+      multiply(m, rows, panel, wide, offset, tile, at, stride, s);
+      for (int i = 0; i < rows; i++) {
+        finish(tile, at + stride * i, direct, m + i, first, n, s.loops);
       }
     }
 
-    /** Adds the sums of each group of inputs, scaled, in the order that one row's product has. */
-    private void addGroups(int m, int rows, int panel, MemorySegment wide, Scratch s) {
-      int columns = w.columns();
-      for (int k = 0; k < w.in(); k += Panels.GROUP) {
-        int n = Math.min(Panels.GROUP, w.in() - k);
-        Arrays.fill(s.part, 0);
+    /** Adds some rows' products to a tile, in the order that one row's product has. */
+    private void multiply(
+        int m,
+        int rows,
+        int panel,
+        MemorySegment wide,
+        long offset,
+        MemorySegment tile,
+        long at,
+        long stride,
+        Scratch s) {
+      boolean scaled = w.type() == Panels.Type.INT8;
+      int group = scaled ? Panels.GROUP : w.in();
+      long width = 4L * w.columns();
+      for (int i = 0; i < rows && scaled; i++) {
+        MemorySegment.copy(s.sums, 0, tile, at + stride * i, width);
+      }
+      for (int k = 0; k < w.in(); k += group) {
+        int n = Math.min(group, w.in() - k);
+        MemorySegment to = scaled ? s.part : tile;
         s.loops.multiplyTile(
-            x.data(), x.offset(m, k), 4L * x.cols(), rows, n, wide, 4L * columns * k, s.part);
-        long scales = w.scaleOffset(panel, k / Panels.GROUP);
-        InnerLoops.addScaled(s.part, 0, w.scales(), scales, rows, columns, s.tile, 0);
+            x.data(),
+            x.offset(m, k),
+            4L * x.cols(),
+            rows,
+            n,
+            wide,
+            offset + width * k,
+            offset + width * k + width / 2,
+            width,
+            scaled ? s.zeros : s.sums,
+            to,
+            scaled ? 0 : at,
+            scaled ? width : stride);
+        if (scaled) {
+          long scales = w.scaleOffset(panel, k / group);
+          s.loops.addScaled(s.part, 0, rows, w.scales(), scales, tile, at, stride);
+        }
       }
     }
 
-    private void begin(int first, int n, float[] sums, int at) {
+    /** What the sums of {@code n} outputs start from. */
+    private void start(int first, int n, MemorySegment sums) {
       Tensor from = bias;
       if (from == null) {
-        Arrays.fill(sums, at, at + n, 0);
+        sums.fill((byte) 0);
       } else {
-        copy(from.data(), 4L * first, sums, at, n);
+        MemorySegment.copy(from.data(), 4L * first, sums, 0, 4L * n);
       }
     }
 
-    private void end(float[] sums, int at, int row, int first, int n, InnerLoops loops) {
+    /** Brings finished sums to their place, unless they are there already. */
+    private void finish(
+        MemorySegment sums, long at, boolean there, int row, int first, int n, InnerLoops loops) {
       long to = out.offset(row, first);
       if (accumulate) {
-        for (int j = 0; j < n; j++) {
-          float sum = out.data().get(ScalarLoops.F32, to + 4L * j) + sums[at + j];
-          out.data().set(ScalarLoops.F32, to + 4L * j, sum);
-        }
+        loops.scaleAdd(out.data(), to, 1, sums, at, n);
         return;
       }
-      MemorySegment.copy(sums, at, out.data(), ScalarLoops.F32, to, n);
+      if (!there) {
+        MemorySegment.copy(sums, at, out.data(), to, 4L * n);
+      }
       Activation g = f;
       if (g != null) {
         loops.activate(g, out.data(), to, n);
@@ -303,29 +335,48 @@ public final class CpuOps implements Ops {
   // A head of keys is [capacity / 16, D, 16], so that one vector load takes one component of 16
   // neighbouring keys; a head of values is [capacity, D].
   void appendKv(AttentionInput in) {
+    synchronized (team) {
+      appending.in = in;
+      team.run(in.batch().rows() == 1 ? 1 : in.kv().heads(), appending);
+      appending.in = null;
+    }
+  }
+
+  private static final class Appending implements Team.Body {
+    private @Nullable AttentionInput in;
+
+    @Override
+    public void run(int i, int worker) {
+      AttentionInput input = Objects.requireNonNull(in);
+      if (input.batch().rows() > 1) {
+        append(input, i);
+        return;
+      }
+      for (int head = 0; head < input.kv().heads(); head++) { // too short to be worth dividing
+        append(input, head);
+      }
+    }
+  }
+
+  private static void append(AttentionInput in, int head) {
     KvCache kv = in.kv();
-    Tensor qkv = in.qkv();
+    MemorySegment qkv = in.qkv().data();
     Tensor keys = kv.keys(in.layer());
     Tensor values = kv.values(in.layer());
     int d = kv.headDim();
     int width = kv.heads() * d;
-    for (int r = 0; r < qkv.rows(); r++) {
+    for (int r = 0; r < in.batch().rows(); r++) {
       int position = in.batch().position(r);
-      for (int head = 0; head < kv.heads(); head++) {
-        int row = in.batch().sequence(r) * kv.heads() + head;
-        int group = position / InnerLoops.LANES * InnerLoops.LANES * d;
-        long column = keys.offset(row, group + position % InnerLoops.LANES);
-        for (int i = 0; i < d; i++) {
-          float k = qkv.data().get(ScalarLoops.F32, qkv.offset(r, width + head * d + i));
-          keys.data().set(ScalarLoops.F32, column + 4L * InnerLoops.LANES * i, k);
-        }
-        MemorySegment.copy(
-            qkv.data(),
-            qkv.offset(r, 2 * width + head * d),
-            values.data(),
-            values.offset(row, position * d),
-            4L * d);
+      int row = in.batch().sequence(r) * kv.heads() + head;
+      int group = position / InnerLoops.LANES * InnerLoops.LANES * d;
+      long column = keys.offset(row, group + position % InnerLoops.LANES);
+      long key = in.qkv().offset(r, width + head * d);
+      for (int i = 0; i < d; i++) {
+        float k = qkv.get(ScalarLoops.F32, key + 4L * i);
+        keys.data().set(ScalarLoops.F32, column + 4L * InnerLoops.LANES * i, k);
       }
+      long value = in.qkv().offset(r, 2 * width + head * d);
+      MemorySegment.copy(qkv, value, values.data(), values.offset(row, position * d), 4L * d);
     }
   }
 
@@ -365,95 +416,194 @@ public final class CpuOps implements Ops {
     int first = batch.blockStart(block);
     int rows = batch.blockStart(block + 1) - first;
     int d = in.kv().headDim();
-    Tensor keys = in.kv().keys(in.layer());
-    Tensor values = in.kv().values(in.layer());
-    int cacheRow = batch.sequence(first) * in.kv().heads() + head;
-    float[] o = s.output(Batch.BLOCK_ROWS * d);
-    Arrays.fill(o, 0, rows * d, 0);
+    s.output((long) Batch.BLOCK_ROWS * d).fill((byte) 0);
     Arrays.fill(s.max, Float.NEGATIVE_INFINITY);
-    Arrays.fill(s.denominator, 0);
-    int longest = in.keys(first + rows - 1);
-    for (int tile = 0; tile < longest; tile += InnerLoops.KEYS) {
-      long cell = keys.offset(cacheRow, tile * d);
-      for (int i = 0; i < rows; i++) {
-        int n = Math.min(InnerLoops.KEYS, in.keys(first + i) - tile);
-        if (n <= 0) {
-          continue; // the mask hides this tile from this row
+    s.denominators.fill((byte) 0);
+    for (int tile = 0; tile < in.keys(first + rows - 1); tile += InnerLoops.KEYS) {
+      for (int i = 0; i < rows; i += s.loops.tileRows()) {
+        int some = Math.min(s.loops.tileRows(), rows - i);
+        if (in.keys(first + i + some - 1) > tile) { // else the mask hides it from all of them
+          attendTile(in, head, first, i, some, tile, s);
         }
-        long q = in.qkv().offset(first + i, head * d);
-        s.loops.scoreKeys(in.qkv().data(), q, d, keys.data(), cell, in.scale(), s.scores);
-        float max = Math.max(s.max[i], s.loops.max(s.scores, n));
-        float factor = ScalarLoops.exp(s.max[i] - max); // 0 at the first tile
-        float sum = s.loops.exponentials(s.scores, n, max);
-        s.denominator[i] = Math.fma(s.denominator[i], factor, sum);
-        s.max[i] = max;
-        s.loops.addValues(s.scores, n, values.data(), cell, d, factor, o, i * d);
       }
     }
     for (int i = 0; i < rows; i++) {
-      for (int c = 0; c < d; c++) {
-        y.data()
-            .set(
-                ScalarLoops.F32,
-                y.offset(first + i, head * d + c),
-                o[i * d + c] / s.denominator[i]);
-      }
-      float logSum = (float) (s.max[i] + Math.log(s.denominator[i]));
+      float denominator = s.denominator(i);
+      float factor = 1 / denominator;
+      long to = y.offset(first + i, head * d);
+      s.loops.scale(s.output(0), 4L * d * i, d, factor, y.data(), to);
+      float logSum = (float) (s.max[i] + Math.log(denominator));
       lse.data().set(ScalarLoops.F32, lse.offset(first + i, head), logSum);
     }
+  }
+
+  /** Rows {@code i .. i + rows - 1} of a block against one tile: online softmax, then values. */
+  private static void attendTile(
+      AttentionInput in, int head, int first, int i, int rows, int tile, Scratch s) {
+    int d = in.kv().headDim();
+    MemorySegment output = s.output(0);
+    scoreTile(in, head, first + i, rows, tile, s);
+    for (int m = 0; m < rows; m++) {
+      int n = visible(in, first + i + m, tile);
+      float before = s.max[i + m];
+      float max = s.loops.scaleScores(s.scores, Scratch.SCORES * m, n, in.scale(), before);
+      float factor = max == before ? 1 : ScalarLoops.exp(before - max); // 0 at the first tile
+      s.loops.exponentials(
+          s.scores, Scratch.SCORES * m, max, factor, s.denominators, Scratch.LANES * (i + m));
+      s.max[i + m] = max;
+      s.factors[m] = factor;
+    }
+    Tensor values = in.kv().values(in.layer());
+    long v = values.offset(cacheRow(in, head, first), tile * d);
+    int keys = visible(in, first + i + rows - 1, tile);
+    int columns = s.loops.tileColumns();
+    for (int c = 0; c < d; c += columns) {
+      int n = Math.min(columns, d - c);
+      weighValues(rows, keys, values.data(), v + 4L * c, d, n, s);
+      for (int m = 0; m < rows; m++) {
+        long to = 4L * ((long) (i + m) * d + c);
+        s.loops.scaleAdd(output, to, s.factors[m], s.tile, 4L * columns * m, n);
+      }
+    }
+  }
+
+  /** The scratch's tile = scores . values, {@code n} components of them. */
+  private static void weighValues(
+      int rows, int keys, MemorySegment values, long v, int d, int n, Scratch s) {
+    int columns = s.loops.tileColumns();
+    long width = 4L * columns;
+    if (n == columns) {
+      s.loops.multiplyTile(
+          s.scores,
+          0,
+          Scratch.SCORES,
+          rows,
+          keys,
+          values,
+          v,
+          v + width / 2,
+          4L * d,
+          s.zeros,
+          s.tile,
+          0,
+          width);
+      return;
+    }
+    for (int m = 0; m < rows; m++) { // the end of a head that is no multiple of a tile
+      for (int j = 0; j < n; j++) {
+        float sum =
+            ScalarLoops.multiply(s.scores, Scratch.SCORES * m, keys, values, v + 4L * j, 4L * d, 0);
+        s.tile.set(ScalarLoops.F32, width * m + 4L * j, sum);
+      }
+    }
+  }
+
+  /** Of a tile's keys those that a row sees. */
+  private static int visible(AttentionInput in, int row, int tile) {
+    return Math.clamp(in.keys(row) - (long) tile, 0, InnerLoops.KEYS);
+  }
+
+  private static int cacheRow(AttentionInput in, int head, int row) {
+    return in.batch().sequence(row) * in.kv().heads() + head;
+  }
+
+  /** q . k of some rows of one sequence with each key of a tile, into the scratch's scores. */
+  private static void scoreTile(
+      AttentionInput in, int head, int row, int rows, int tile, Scratch s) {
+    int d = in.kv().headDim();
+    Tensor keys = in.kv().keys(in.layer());
+    long cell = keys.offset(cacheRow(in, head, row), tile * d);
+    int columns = s.loops.tileColumns();
+    int seen = visible(in, row + rows - 1, tile); // the others are hidden, whatever they hold
+    for (int j = 0; j < seen; j += columns) {
+      s.loops.multiplyTile(
+          in.qkv().data(),
+          in.qkv().offset(row, head * d),
+          4L * in.qkv().cols(),
+          rows,
+          d,
+          keys.data(),
+          cell + column(j, d),
+          cell + column(j + columns / 2, d),
+          4L * InnerLoops.LANES,
+          s.zeros,
+          s.scores,
+          4L * j,
+          Scratch.SCORES);
+    }
+  }
+
+  /** Where the first component of a tile's key {@code j} lies, in bytes. */
+  private static long column(int j, int d) {
+    return 4L * ((long) j / InnerLoops.LANES * InnerLoops.LANES * d + j % InnerLoops.LANES);
   }
 
   @Override
   public void probabilities(
       AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
     checkMap(in, heads, firstRow, rows, out);
-    team.run(
-        heads.length * rows,
-        (i, worker) -> {
-          int head = heads[i / rows];
-          int row = firstRow + i % rows;
-          float shift = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
-          mapRow(in, head, row, out, i, scratch[worker], shift);
-        });
+    map(in, lse, heads, firstRow, rows, out);
   }
 
   @Override
   public void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
     checkMap(in, heads, firstRow, rows, out);
+    map(in, null, heads, firstRow, rows, out);
+  }
+
+  /** Rows of scores; of probabilities if their log-sum-exp is given. */
+  private void map(
+      AttentionInput in, @Nullable Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
+    int most = scratch[0].loops.tileRows();
+    int groups = Math.ceilDiv(rows, most);
     team.run(
-        heads.length * rows,
-        (i, worker) ->
-            mapRow(in, heads[i / rows], firstRow + i % rows, out, i, scratch[worker], Float.NaN));
+        heads.length * groups,
+        (i, worker) -> {
+          int begin = i % groups * most;
+          int outRow = i / groups * rows + begin;
+          int end = Math.min(rows, begin + most);
+          for (int r = begin; r < end; ) { // those of one sequence together
+            int row = firstRow + r;
+            int n = 1;
+            while (r + n < end && in.batch().sequence(row + n) == in.batch().sequence(row)) {
+              n++;
+            }
+            mapRows(in, lse, heads[i / groups], row, n, out, outRow + r - begin, scratch[worker]);
+            r += n;
+          }
+        });
   }
 
-  /** One row of scores; of probabilities if {@code shift}, the row's log-sum-exp, is a number. */
-  private static void mapRow(
-      AttentionInput in, int head, int row, Tensor out, int outRow, Scratch s, float shift) {
-    for (int tile = 0; tile < in.keys(row); tile += InnerLoops.KEYS) {
-      int n = mapTile(in, head, row, tile, s, shift);
-      out.dtype().encode(s.scores, 0, n, out.data(), out.offset(outRow, tile));
+  private static void mapRows(
+      AttentionInput in,
+      @Nullable Tensor lse,
+      int head,
+      int row,
+      int rows,
+      Tensor out,
+      int outRow,
+      Scratch s) {
+    for (int tile = 0; tile < in.keys(row + rows - 1); tile += InnerLoops.KEYS) {
+      scoreTile(in, head, row, rows, tile, s);
+      for (int m = 0; m < rows; m++) {
+        int n = visible(in, row + m, tile);
+        if (n > 0) {
+          weigh(in, lse, head, row + m, m, n, s);
+          copy(s.scores, Scratch.SCORES * m, s.row, 0, n);
+          out.dtype().encode(s.row, 0, n, out.data(), out.offset(outRow + m, tile));
+        }
+      }
     }
   }
 
-  /** The keys of such a row from {@code tile} on, into the scratch's scores; returns how many. */
-  private static int mapTile(
-      AttentionInput in, int head, int row, int tile, Scratch s, float shift) {
-    int d = in.kv().headDim();
-    Tensor keys = in.kv().keys(in.layer());
-    int cacheRow = in.batch().sequence(row) * in.kv().heads() + head;
-    int n = Math.min(InnerLoops.KEYS, in.keys(row) - tile);
-    s.loops.scoreKeys(
-        in.qkv().data(),
-        in.qkv().offset(row, head * d),
-        d,
-        keys.data(),
-        keys.offset(cacheRow, tile * d),
-        in.scale(),
-        s.scores);
-    if (!Float.isNaN(shift)) {
-      s.loops.exponentials(s.scores, n, shift);
+  /** Scales row {@code m} of the scratch's scores; makes probabilities of them if lse is given. */
+  private static void weigh(
+      AttentionInput in, @Nullable Tensor lse, int head, int row, int m, int n, Scratch s) {
+    s.loops.scaleScores(s.scores, Scratch.SCORES * m, n, in.scale(), Float.POSITIVE_INFINITY);
+    if (lse != null) {
+      float shift = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
+      s.loops.exponentials(s.scores, Scratch.SCORES * m, shift, 0, s.denominators, 0);
     }
-    return n;
   }
 
   @Override
@@ -473,16 +623,17 @@ public final class CpuOps implements Ops {
 
   private static void spread(
       AttentionInput in, Tensor lse, int head, int row, int top, Scratch s, float[] result) {
-    float shift = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
     int position = in.batch().position(row);
     double entropy = 0;
     double distance = 0;
     Arrays.fill(result, 2, 2 + top, -1);
     Arrays.fill(result, 2 + top, 2 + 2 * top, 0);
     for (int tile = 0; tile < in.keys(row); tile += InnerLoops.KEYS) {
-      int n = mapTile(in, head, row, tile, s, shift);
+      int n = visible(in, row, tile);
+      scoreTile(in, head, row, 1, tile, s);
+      weigh(in, lse, head, row, 0, n, s);
       for (int i = 0; i < n; i++) {
-        float p = s.scores[i];
+        float p = s.scores.get(ScalarLoops.F32, 4L * i);
         if (p > 0) {
           entropy -= p * Math.log(p);
           distance += p * Math.abs(position - tile - i);

@@ -55,16 +55,21 @@ interface InnerLoops {
    * @param panels at most {@value #STREAMS}
    * @param sums [panels, tileColumns()]
    */
-  void multiplyOne(MemorySegment x, long xOffset, Panels w, int panel, int panels, float[] sums);
+  void multiplyOne(
+      MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment sums);
 
   /**
-   * tile[m, j] += sum over k of x[m, k] panel[k, j], k ascending.
+   * tile[m, j] = start[j] + x[m, 0] w[0, j] + x[m, 1] w[1, j] + ..., in that order.
    *
    * @param xStride bytes from one row of x to the next
    * @param rows at most {@link #tileRows}
    * @param inner number of k
-   * @param panel [inner, tileColumns()] from panelOffset on
-   * @param tile [tileRows(), tileColumns()]
+   * @param w [inner, tileColumns()]; the left half of a row begins at {@code left}, the right half
+   *     at {@code right}
+   * @param stride bytes from one row of w to the next
+   * @param start [tileColumns()]
+   * @param tile [rows, tileColumns()] from tileOffset on
+   * @param tileStride bytes from one row of the tile to the next
    */
   void multiplyTile(
       MemorySegment x,
@@ -72,9 +77,32 @@ interface InnerLoops {
       long xStride,
       int rows,
       int inner,
-      MemorySegment panel,
-      long panelOffset,
-      float[] tile);
+      MemorySegment w,
+      long left,
+      long right,
+      long stride,
+      MemorySegment start,
+      MemorySegment tile,
+      long tileOffset,
+      long tileStride);
+
+  /** to[m, j] += from[m, j] scales[j] for {@code rows} rows of {@link #tileColumns}. */
+  void addScaled(
+      MemorySegment from,
+      long fromOffset,
+      int rows,
+      MemorySegment scales,
+      long scalesOffset,
+      MemorySegment to,
+      long toOffset,
+      long toStride);
+
+  /** to = to * factor + from. */
+  void scaleAdd(
+      MemorySegment to, long toOffset, float factor, MemorySegment from, long fromOffset, int n);
+
+  /** to = x * factor. */
+  void scale(MemorySegment x, long xOffset, int n, float factor, MemorySegment to, long at);
 
   /** Sum of x. */
   float sum(MemorySegment x, long xOffset, int n);
@@ -98,30 +126,21 @@ interface InnerLoops {
   void activate(Activation f, MemorySegment x, long xOffset, int n);
 
   /**
-   * Scores of one query against one tile of keys: scores[j] = scale * (q . k[j]), j &lt; {@value
-   * #KEYS}.
+   * scores *= scale for the first {@code n} of {@value #KEYS} keys; the others are hidden, that is
+   * minus infinity.
    *
-   * @param keys the tile: {@code KEYS / LANES} groups of [D, LANES], so that a vector load takes
-   *     one component of neighbouring keys and no sum crosses lanes
+   * @return the largest of them and {@code max}; a NaN is not noticed
    */
-  void scoreKeys(
-      MemorySegment q,
-      long qOffset,
-      int d,
-      MemorySegment keys,
-      long keysOffset,
-      float scale,
-      float[] scores);
+  float scaleScores(MemorySegment scores, long offset, int n, float scale, float max);
 
-  /** The largest of x[0 .. n - 1]. */
-  float max(float[] x, int n);
-
-  /** x[j] = exp(x[j] - shift) for j &lt; n and 0 for n &lt;= j &lt; {@value #KEYS}; their sum. */
-  float exponentials(float[] x, int n, float shift);
-
-  /** o = o * factor + p[0] v[0] + p[1] v[1] + ... + p[n - 1] v[n - 1]; o [d], v [n, d]. */
-  void addValues(
-      float[] p, int n, MemorySegment v, long vOffset, int d, float factor, float[] o, int oOffset);
+  /**
+   * x = exp(x - shift) for {@value #KEYS} keys; lane i of sums = itself * factor + x[i] + x[i + 16]
+   * + ...
+   *
+   * @param sums [LANES] from sumsOffset on
+   */
+  void exponentials(
+      MemorySegment x, long offset, float shift, float factor, MemorySegment sums, long sumsOffset);
 
   /**
    * The twin that this Java runtime allows: vectors if the module jdk.incubator.vector is there.
@@ -130,25 +149,6 @@ interface InnerLoops {
     return ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()
         ? new VectorLoops()
         : new ScalarLoops();
-  }
-
-  /** to[i, j] += from[i, j] scales[j] for {@code rows} rows of {@code columns}. */
-  static void addScaled(
-      float[] from,
-      int fromOffset,
-      MemorySegment scales,
-      long scalesOffset,
-      int rows,
-      int columns,
-      float[] to,
-      int toOffset) {
-    for (int j = 0; j < columns; j++) {
-      float scale = scales.get(ScalarLoops.F32, scalesOffset + 4L * j);
-      for (int i = 0; i < rows; i++) {
-        int at = i * columns + j;
-        to[toOffset + at] = Math.fma(from[fromOffset + at], scale, to[toOffset + at]);
-      }
-    }
   }
 
   /** Folds {@value #LANES} lanes from {@code offset} on, in halves. */

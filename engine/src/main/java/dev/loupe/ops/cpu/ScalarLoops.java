@@ -15,7 +15,6 @@ final class ScalarLoops implements InnerLoops {
       ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
   private final float[] lanes = new float[LANES];
-  private final float[] part = new float[16]; // sums of a panel, or of a group of its inputs
 
   @Override
   public int tileRows() {
@@ -52,29 +51,24 @@ final class ScalarLoops implements InnerLoops {
 
   @Override
   public void multiplyOne(
-      MemorySegment x, long xOffset, Panels w, int panel, int panels, float[] sums) {
+      MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment sums) {
     int columns = w.columns();
-    int group = w.type() == Panels.Type.INT8 ? Panels.GROUP : w.in();
+    boolean scaled = w.type() == Panels.Type.INT8;
+    int group = scaled ? Panels.GROUP : w.in();
     for (int p = 0; p < panels; p++) {
-      for (int first = 0; first < w.in(); first += group) {
-        boolean scaled = w.type() == Panels.Type.INT8;
-        if (scaled) {
-          Arrays.fill(part, 0);
-        } else {
-          System.arraycopy(sums, p * columns, part, 0, columns);
-        }
-        for (int k = first; k < Math.min(w.in(), first + group); k++) {
-          float xk = x.get(F32, xOffset + 4L * k);
-          for (int j = 0; j < columns; j++) {
-            part[j] = Math.fma(xk, element(w, panel + p, k * columns + j), part[j]);
+      for (int j = 0; j < columns; j++) {
+        long at = 4L * (p * columns + j);
+        float sum = sums.get(F32, at);
+        for (int first = 0; first < w.in(); first += group) {
+          float part = scaled ? 0 : sum;
+          for (int k = first; k < Math.min(w.in(), first + group); k++) {
+            float xk = x.get(F32, xOffset + 4L * k);
+            part = Math.fma(xk, element(w, panel + p, k * columns + j), part);
           }
+          long scale = w.scaleOffset(panel + p, first / group) + 4L * j;
+          sum = scaled ? Math.fma(part, w.scales().get(F32, scale), sum) : part;
         }
-        if (scaled) {
-          long scales = w.scaleOffset(panel + p, first / group);
-          InnerLoops.addScaled(part, 0, w.scales(), scales, 1, columns, sums, p * columns);
-        } else {
-          System.arraycopy(part, 0, sums, p * columns, columns);
-        }
+        sums.set(F32, at, sum);
       }
     }
   }
@@ -86,19 +80,91 @@ final class ScalarLoops implements InnerLoops {
       long xStride,
       int rows,
       int inner,
-      MemorySegment panel,
-      long panelOffset,
-      float[] tile) {
-    int columns = tileColumns();
+      MemorySegment w,
+      long left,
+      long right,
+      long stride,
+      MemorySegment start,
+      MemorySegment tile,
+      long tileOffset,
+      long tileStride) {
+    int half = tileColumns() / 2;
     for (int m = 0; m < rows; m++) {
-      for (int k = 0; k < inner; k++) {
-        float xk = x.get(F32, xOffset + xStride * m + 4L * k);
-        for (int j = 0; j < columns; j++) {
-          int t = m * columns + j;
-          long at = panelOffset + 4L * ((long) k * columns + j);
-          tile[t] = Math.fma(xk, panel.get(F32, at), tile[t]);
-        }
+      long from = xOffset + xStride * m;
+      for (int j = 0; j < tileColumns(); j++) {
+        long column = j < half ? left + 4L * j : right + 4L * (j - half);
+        float sum = multiply(x, from, inner, w, column, stride, start.get(F32, 4L * j));
+        tile.set(F32, tileOffset + tileStride * m + 4L * j, sum);
       }
+    }
+  }
+
+  /** sum + x[0] w[0] + x[1] w[1] + ..., one column of w. */
+  static float multiply(
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long column,
+      long stride,
+      float sum) {
+    float s = sum;
+    for (int k = 0; k < inner; k++) {
+      s = Math.fma(x.get(F32, xOffset + 4L * k), w.get(F32, column + stride * k), s);
+    }
+    return s;
+  }
+
+  @Override
+  public void addScaled(
+      MemorySegment from,
+      long fromOffset,
+      int rows,
+      MemorySegment scales,
+      long scalesOffset,
+      MemorySegment to,
+      long toOffset,
+      long toStride) {
+    for (int m = 0; m < rows; m++) {
+      for (int j = 0; j < tileColumns(); j++) {
+        long at = toOffset + toStride * m + 4L * j;
+        float part = from.get(F32, fromOffset + 4L * (m * tileColumns() + j));
+        to.set(F32, at, Math.fma(part, scales.get(F32, scalesOffset + 4L * j), to.get(F32, at)));
+      }
+    }
+  }
+
+  @Override
+  public void scaleAdd(
+      MemorySegment to, long toOffset, float factor, MemorySegment from, long fromOffset, int n) {
+    scaleAdd(to, toOffset, factor, from, fromOffset, 0, n);
+  }
+
+  /** The elements {@code first .. n - 1} of {@link #scaleAdd}. */
+  static void scaleAdd(
+      MemorySegment to,
+      long toOffset,
+      float factor,
+      MemorySegment from,
+      long fromOffset,
+      int first,
+      int n) {
+    for (int i = first; i < n; i++) {
+      long at = toOffset + 4L * i;
+      to.set(F32, at, Math.fma(to.get(F32, at), factor, from.get(F32, fromOffset + 4L * i)));
+    }
+  }
+
+  @Override
+  public void scale(MemorySegment x, long xOffset, int n, float factor, MemorySegment to, long at) {
+    scale(x, xOffset, 0, n, factor, to, at);
+  }
+
+  /** The elements {@code first .. n - 1} of {@link #scale}. */
+  static void scale(
+      MemorySegment x, long xOffset, int first, int n, float factor, MemorySegment to, long at) {
+    for (int i = first; i < n; i++) {
+      to.set(F32, at + 4L * i, x.get(F32, xOffset + 4L * i) * factor);
     }
   }
 
@@ -213,73 +279,35 @@ final class ScalarLoops implements InnerLoops {
   }
 
   @Override
-  public void scoreKeys(
-      MemorySegment q,
-      long qOffset,
-      int d,
-      MemorySegment keys,
-      long keysOffset,
-      float scale,
-      float[] scores) {
+  public float scaleScores(MemorySegment scores, long offset, int n, float scale, float max) {
+    hide(scores, offset, n);
+    float most = max;
     for (int j = 0; j < KEYS; j++) {
-      long column = keysOffset + 4L * ((long) (j / LANES) * d * LANES + j % LANES);
-      float dot = 0;
-      for (int i = 0; i < d; i++) {
-        dot = Math.fma(q.get(F32, qOffset + 4L * i), keys.get(F32, column + 4L * i * LANES), dot);
+      float x = scores.get(F32, offset + 4L * j) * scale;
+      scores.set(F32, offset + 4L * j, x);
+      most = x > most ? x : most;
+    }
+    return most;
+  }
+
+  /** Minus infinity for the keys from {@code n} on. */
+  static void hide(MemorySegment scores, long offset, int n) {
+    for (int j = n; j < KEYS; j++) {
+      scores.set(F32, offset + 4L * j, Float.NEGATIVE_INFINITY);
+    }
+  }
+
+  @Override
+  public void exponentials(
+      MemorySegment x, long offset, float shift, float factor, MemorySegment sums, long at) {
+    for (int lane = 0; lane < LANES; lane++) {
+      float sum = sums.get(F32, at + 4L * lane) * factor;
+      for (int j = lane; j < KEYS; j += LANES) {
+        float e = exp(x.get(F32, offset + 4L * j) - shift);
+        x.set(F32, offset + 4L * j, e);
+        sum += e;
       }
-      scores[j] = dot * scale;
-    }
-  }
-
-  @Override
-  public float max(float[] x, int n) {
-    float max = Float.NEGATIVE_INFINITY;
-    for (int j = 0; j < n; j++) {
-      max = Math.max(max, x[j]);
-    }
-    return max;
-  }
-
-  @Override
-  public float exponentials(float[] x, int n, float shift) {
-    Arrays.fill(lanes, 0);
-    for (int j = 0; j < KEYS; j++) {
-      x[j] = j < n ? exp(x[j] - shift) : 0;
-      lanes[j % LANES] += x[j];
-    }
-    return InnerLoops.fold(lanes, 0);
-  }
-
-  @Override
-  public void addValues(
-      float[] p,
-      int n,
-      MemorySegment v,
-      long vOffset,
-      int d,
-      float factor,
-      float[] o,
-      int oOffset) {
-    addValues(p, n, v, vOffset, 0, d, factor, o, oOffset);
-  }
-
-  /** The components {@code from .. d - 1} of {@link #addValues}. */
-  static void addValues(
-      float[] p,
-      int n,
-      MemorySegment v,
-      long vOffset,
-      int from,
-      int d,
-      float factor,
-      float[] o,
-      int oOffset) {
-    for (int i = from; i < d; i++) {
-      float a = o[oOffset + i] * factor;
-      for (int j = 0; j < n; j++) {
-        a = Math.fma(p[j], v.get(F32, vOffset + 4L * ((long) j * d + i)), a);
-      }
-      o[oOffset + i] = a;
+      sums.set(F32, at + 4L * lane, sum);
     }
   }
 }

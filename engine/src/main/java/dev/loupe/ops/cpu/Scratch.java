@@ -10,37 +10,66 @@ final class Scratch {
   /** The worker's own loops, which have scratch too. */
   final InnerLoops loops;
 
-  /** Scores, then weights, of one query against one tile of keys. */
-  final float[] scores = new float[InnerLoops.KEYS];
+  /** Bytes from one row of {@link #scores} to the next. */
+  static final long SCORES = 4L * InnerLoops.KEYS;
+
+  /** [tileRows, KEYS] scores, then weights, of some queries against one tile of keys. */
+  final MemorySegment scores;
+
+  /** One row of them on its way to another type. */
+  final float[] row = new float[InnerLoops.KEYS];
 
   /** Of one row of attention: entropy, distance, and up to 16 keys with their weights. */
   final float[] statistics = new float[AttentionPlan.statisticsOf(AttentionPlan.MAX_TOP)];
 
   /** [tileRows, tileColumns] sums of a matrix product, and of a part of it. */
-  final float[] tile;
+  final MemorySegment tile;
 
-  final float[] part;
+  final MemorySegment part;
 
-  /** [STREAMS, tileColumns] sums of a product by one row. */
-  final float[] sums;
+  /**
+   * [STREAMS, tileColumns] sums of a product by one row; what those of other products start from.
+   */
+  final MemorySegment sums;
 
-  /** Running maximum and denominator of each row of a block. */
+  /** Running maximum of each row of a block. */
   final float[] max = new float[Batch.BLOCK_ROWS];
 
-  final float[] denominator = new float[Batch.BLOCK_ROWS];
+  /** What the output so far of each row of a tile is scaled by. */
+  final float[] factors;
 
-  /** Unnormalised output [BLOCK_ROWS, D]. */
-  float[] output = new float[0];
+  /** Bytes from one row of {@link #denominators} to the next. */
+  static final long LANES = 4L * InnerLoops.LANES;
 
-  private MemorySegment panel = MemorySegment.NULL;
+  /** [BLOCK_ROWS, LANES] running denominator of each row, its lanes not yet added. */
+  final MemorySegment denominators;
+
+  /** [tileColumns] zeros. */
+  final MemorySegment zeros;
+
+  private final float[] lanes = new float[InnerLoops.LANES];
+
   private final Arena arena;
+  private float[] embedding = new float[0];
+  private MemorySegment output = MemorySegment.NULL;
+  private MemorySegment panel = MemorySegment.NULL;
 
   Scratch(InnerLoops loops, Arena arena) {
     this.loops = loops;
     this.arena = arena;
-    this.tile = new float[loops.tileRows() * loops.tileColumns()];
-    this.part = new float[tile.length];
-    this.sums = new float[InnerLoops.STREAMS * loops.tileColumns()];
+    factors = new float[loops.tileRows()];
+    long tileBytes = 4L * loops.tileRows() * loops.tileColumns();
+    scores = arena.allocate(SCORES * loops.tileRows(), 64);
+    tile = arena.allocate(tileBytes, 64);
+    part = arena.allocate(tileBytes, 64);
+    denominators = arena.allocate(LANES * Batch.BLOCK_ROWS, 64);
+    zeros = arena.allocate(4L * loops.tileColumns(), 64);
+    sums = arena.allocate(4L * InnerLoops.STREAMS * loops.tileColumns(), 64);
+  }
+
+  float denominator(int row) {
+    MemorySegment.copy(denominators, ScalarLoops.F32, LANES * row, lanes, 0, lanes.length);
+    return InnerLoops.fold(lanes, 0);
   }
 
   /** At least {@code elements} f32 of memory, undefined; grows and is kept. */
@@ -51,10 +80,18 @@ final class Scratch {
     return panel;
   }
 
-  float[] output(int elements) {
-    if (output.length < elements) {
-      output = new float[elements];
+  /** Unnormalised output [BLOCK_ROWS, D]: at least {@code elements} f32, as {@link #panel}. */
+  MemorySegment output(long elements) {
+    if (output.byteSize() < 4 * elements) {
+      output = arena.allocate(4 * elements, 64);
     }
     return output;
+  }
+
+  float[] embedding(int elements) {
+    if (embedding.length < elements) {
+      embedding = new float[elements];
+    }
+    return embedding;
   }
 }

@@ -1,9 +1,9 @@
 package dev.loupe.ops.cpu;
 
 import dev.loupe.weights.Activation;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteOrder;
-import java.util.Arrays;
 import jdk.incubator.vector.ByteVector;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
@@ -30,7 +30,8 @@ final class VectorLoops implements InnerLoops {
   private static final int F16_TURN = 64; // inputs; of 16 and 256 it was 5% and 60% slower
 
   private final float[] lanes = new float[LANES];
-  private final float[] part = new float[STREAMS * 2 * W]; // sums of a group of inputs
+  // sums of a group of inputs
+  private final MemorySegment part = Arena.ofAuto().allocate(8L * W * STREAMS, 64);
 
   private static VectorSpecies<Float> species() {
     int preferred = Math.clamp(FloatVector.SPECIES_PREFERRED.vectorBitSize(), 128, 512);
@@ -142,18 +143,19 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public void multiplyOne(
-      MemorySegment x, long xOffset, Panels w, int panel, int panels, float[] sums) {
+      MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment sums) {
     int p = 0;
     if (panels == STREAMS && (w.type() != Panels.Type.F16 || scales(x, xOffset, w.in()))) {
       multiplyFour(x, xOffset, w, panel, sums);
       p = STREAMS;
     }
     for (; p < panels; p++) {
-      multiplyPanel(x, xOffset, w, panel + p, sums, 2 * W * p);
+      multiplyPanel(x, xOffset, w, panel + p, sums, 8L * W * p);
     }
   }
 
-  private void multiplyFour(MemorySegment x, long xOffset, Panels w, int panel, float[] sums) {
+  private void multiplyFour(
+      MemorySegment x, long xOffset, Panels w, int panel, MemorySegment sums) {
     int in = w.in();
     MemorySegment data = w.data();
     long start = w.offset(panel);
@@ -167,33 +169,47 @@ final class VectorLoops implements InnerLoops {
           int n = Math.min(F16_TURN, in - first);
           long from = start + 4L * W * first;
           twoF16(x, xOffset + 4L * first, n, data, from, stride, sums, 0);
-          twoF16(x, xOffset + 4L * first, n, data, from + 2 * stride, stride, sums, 4 * W);
+          twoF16(x, xOffset + 4L * first, n, data, from + 2 * stride, stride, sums, 16L * W);
         }
       }
       case INT8 -> {
         for (int first = 0; first < in; first += Panels.GROUP) {
           int n = Math.min(Panels.GROUP, in - first);
-          Arrays.fill(part, 0);
+          part.fill((byte) 0);
           fourInt8(x, xOffset + 4L * first, n, data, start + 2L * W * first, stride, part, 0);
           for (int p = 0; p < STREAMS; p++) {
-            addScaled(2 * W * p, w, panel + p, first, sums, 2 * W * p);
+            long scales = w.scaleOffset(panel + p, first / Panels.GROUP);
+            addScaled(part, 8L * W * p, 1, w.scales(), scales, sums, 8L * W * p, 0);
           }
         }
       }
     }
   }
 
-  private void addScaled(int from, Panels w, int panel, int first, float[] sums, int at) {
-    long scales = w.scaleOffset(panel, first / Panels.GROUP);
-    for (int j = 0; j < 2 * W; j += W) {
-      FloatVector.fromArray(F, part, from + j)
-          .fma(load(w.scales(), scales + 4L * j), FloatVector.fromArray(F, sums, at + j))
-          .intoArray(sums, at + j);
+  @Override
+  public void addScaled(
+      MemorySegment from,
+      long fromOffset,
+      int rows,
+      MemorySegment scales,
+      long scalesOffset,
+      MemorySegment to,
+      long toOffset,
+      long toStride) {
+    FloatVector p = load(scales, scalesOffset);
+    FloatVector q = load(scales, scalesOffset + 4L * W);
+    for (int m = 0; m < rows; m++) {
+      long at = fromOffset + 8L * W * m;
+      long sum = toOffset + toStride * m;
+      load(from, at).fma(p, load(to, sum)).intoMemorySegment(to, sum, LE);
+      load(from, at + 4L * W)
+          .fma(q, load(to, sum + 4L * W))
+          .intoMemorySegment(to, sum + 4L * W, LE);
     }
   }
 
   private void multiplyPanel(
-      MemorySegment x, long xOffset, Panels w, int panel, float[] sums, int at) {
+      MemorySegment x, long xOffset, Panels w, int panel, MemorySegment sums, long at) {
     int in = w.in();
     MemorySegment data = w.data();
     long start = w.offset(panel);
@@ -204,9 +220,10 @@ final class VectorLoops implements InnerLoops {
       case INT8 -> {
         for (int first = 0; first < in; first += Panels.GROUP) {
           int n = Math.min(Panels.GROUP, in - first);
-          Arrays.fill(part, 0, 2 * W, 0);
+          part.fill((byte) 0);
           oneInt8(x, xOffset + 4L * first, n, data, start + 2L * W * first, part, 0);
-          addScaled(0, w, panel, first, sums, at);
+          long scales = w.scaleOffset(panel, first / Panels.GROUP);
+          addScaled(part, 0, 1, w.scales(), scales, sums, at, 0);
         }
       }
     }
@@ -222,16 +239,16 @@ final class VectorLoops implements InnerLoops {
       MemorySegment w,
       long start,
       long stride,
-      float[] sums,
-      int at) {
-    FloatVector s0 = FloatVector.fromArray(F, sums, at);
-    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
-    FloatVector s2 = FloatVector.fromArray(F, sums, at + 2 * W);
-    FloatVector s3 = FloatVector.fromArray(F, sums, at + 3 * W);
-    FloatVector s4 = FloatVector.fromArray(F, sums, at + 4 * W);
-    FloatVector s5 = FloatVector.fromArray(F, sums, at + 5 * W);
-    FloatVector s6 = FloatVector.fromArray(F, sums, at + 6 * W);
-    FloatVector s7 = FloatVector.fromArray(F, sums, at + 7 * W);
+      MemorySegment sums,
+      long at) {
+    FloatVector s0 = load(sums, at);
+    FloatVector s1 = load(sums, at + 4L * W);
+    FloatVector s2 = load(sums, at + 8L * W);
+    FloatVector s3 = load(sums, at + 12L * W);
+    FloatVector s4 = load(sums, at + 16L * W);
+    FloatVector s5 = load(sums, at + 20L * W);
+    FloatVector s6 = load(sums, at + 24L * W);
+    FloatVector s7 = load(sums, at + 28L * W);
     long p0 = start;
     long p1 = start + stride;
     long p2 = start + 2 * stride;
@@ -248,20 +265,26 @@ final class VectorLoops implements InnerLoops {
       s6 = xk.fma(load(w, p3 + o), s6);
       s7 = xk.fma(load(w, p3 + o + 4L * W), s7);
     }
-    s0.intoArray(sums, at);
-    s1.intoArray(sums, at + W);
-    s2.intoArray(sums, at + 2 * W);
-    s3.intoArray(sums, at + 3 * W);
-    s4.intoArray(sums, at + 4 * W);
-    s5.intoArray(sums, at + 5 * W);
-    s6.intoArray(sums, at + 6 * W);
-    s7.intoArray(sums, at + 7 * W);
+    s0.intoMemorySegment(sums, at, LE);
+    s1.intoMemorySegment(sums, at + 4L * W, LE);
+    s2.intoMemorySegment(sums, at + 8L * W, LE);
+    s3.intoMemorySegment(sums, at + 12L * W, LE);
+    s4.intoMemorySegment(sums, at + 16L * W, LE);
+    s5.intoMemorySegment(sums, at + 20L * W, LE);
+    s6.intoMemorySegment(sums, at + 24L * W, LE);
+    s7.intoMemorySegment(sums, at + 28L * W, LE);
   }
 
   private static void oneF32(
-      MemorySegment x, long xOffset, int inner, MemorySegment w, long start, float[] sums, int at) {
-    FloatVector s0 = FloatVector.fromArray(F, sums, at);
-    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long start,
+      MemorySegment sums,
+      long at) {
+    FloatVector s0 = load(sums, at);
+    FloatVector s1 = load(sums, at + 4L * W);
     long p0 = start;
     for (int k = 0; k < inner; k++) {
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
@@ -269,8 +292,8 @@ final class VectorLoops implements InnerLoops {
       s0 = xk.fma(load(w, p0 + o), s0);
       s1 = xk.fma(load(w, p0 + o + 4L * W), s1);
     }
-    s0.intoArray(sums, at);
-    s1.intoArray(sums, at + W);
+    s0.intoMemorySegment(sums, at, LE);
+    s1.intoMemorySegment(sums, at + 4L * W, LE);
   }
 
   private static void fourBf16(
@@ -280,16 +303,16 @@ final class VectorLoops implements InnerLoops {
       MemorySegment w,
       long start,
       long stride,
-      float[] sums,
-      int at) {
-    FloatVector s0 = FloatVector.fromArray(F, sums, at);
-    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
-    FloatVector s2 = FloatVector.fromArray(F, sums, at + 2 * W);
-    FloatVector s3 = FloatVector.fromArray(F, sums, at + 3 * W);
-    FloatVector s4 = FloatVector.fromArray(F, sums, at + 4 * W);
-    FloatVector s5 = FloatVector.fromArray(F, sums, at + 5 * W);
-    FloatVector s6 = FloatVector.fromArray(F, sums, at + 6 * W);
-    FloatVector s7 = FloatVector.fromArray(F, sums, at + 7 * W);
+      MemorySegment sums,
+      long at) {
+    FloatVector s0 = load(sums, at);
+    FloatVector s1 = load(sums, at + 4L * W);
+    FloatVector s2 = load(sums, at + 8L * W);
+    FloatVector s3 = load(sums, at + 12L * W);
+    FloatVector s4 = load(sums, at + 16L * W);
+    FloatVector s5 = load(sums, at + 20L * W);
+    FloatVector s6 = load(sums, at + 24L * W);
+    FloatVector s7 = load(sums, at + 28L * W);
     long p0 = start;
     long p1 = start + stride;
     long p2 = start + 2 * stride;
@@ -310,20 +333,26 @@ final class VectorLoops implements InnerLoops {
       s6 = xk.fma(lowBf16(v), s6);
       s7 = xk.fma(highBf16(v), s7);
     }
-    s0.intoArray(sums, at);
-    s1.intoArray(sums, at + W);
-    s2.intoArray(sums, at + 2 * W);
-    s3.intoArray(sums, at + 3 * W);
-    s4.intoArray(sums, at + 4 * W);
-    s5.intoArray(sums, at + 5 * W);
-    s6.intoArray(sums, at + 6 * W);
-    s7.intoArray(sums, at + 7 * W);
+    s0.intoMemorySegment(sums, at, LE);
+    s1.intoMemorySegment(sums, at + 4L * W, LE);
+    s2.intoMemorySegment(sums, at + 8L * W, LE);
+    s3.intoMemorySegment(sums, at + 12L * W, LE);
+    s4.intoMemorySegment(sums, at + 16L * W, LE);
+    s5.intoMemorySegment(sums, at + 20L * W, LE);
+    s6.intoMemorySegment(sums, at + 24L * W, LE);
+    s7.intoMemorySegment(sums, at + 28L * W, LE);
   }
 
   private static void oneBf16(
-      MemorySegment x, long xOffset, int inner, MemorySegment w, long start, float[] sums, int at) {
-    FloatVector s0 = FloatVector.fromArray(F, sums, at);
-    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long start,
+      MemorySegment sums,
+      long at) {
+    FloatVector s0 = load(sums, at);
+    FloatVector s1 = load(sums, at + 4L * W);
     long p0 = start;
     for (int k = 0; k < inner; k++) {
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
@@ -332,8 +361,8 @@ final class VectorLoops implements InnerLoops {
       s0 = xk.fma(lowBf16(v), s0);
       s1 = xk.fma(highBf16(v), s1);
     }
-    s0.intoArray(sums, at);
-    s1.intoArray(sums, at + W);
+    s0.intoMemorySegment(sums, at, LE);
+    s1.intoMemorySegment(sums, at + 4L * W, LE);
   }
 
   private static void twoF16(
@@ -343,12 +372,12 @@ final class VectorLoops implements InnerLoops {
       MemorySegment w,
       long start,
       long stride,
-      float[] sums,
-      int at) {
-    FloatVector s0 = FloatVector.fromArray(F, sums, at);
-    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
-    FloatVector s2 = FloatVector.fromArray(F, sums, at + 2 * W);
-    FloatVector s3 = FloatVector.fromArray(F, sums, at + 3 * W);
+      MemorySegment sums,
+      long at) {
+    FloatVector s0 = load(sums, at);
+    FloatVector s1 = load(sums, at + 4L * W);
+    FloatVector s2 = load(sums, at + 8L * W);
+    FloatVector s3 = load(sums, at + 12L * W);
     long p0 = start;
     long p1 = start + stride;
     for (int k = 0; k < inner; k++) {
@@ -362,16 +391,22 @@ final class VectorLoops implements InnerLoops {
       s2 = xk.fma(lowF16Scaled(v), s2);
       s3 = xk.fma(highF16Scaled(v), s3);
     }
-    s0.intoArray(sums, at);
-    s1.intoArray(sums, at + W);
-    s2.intoArray(sums, at + 2 * W);
-    s3.intoArray(sums, at + 3 * W);
+    s0.intoMemorySegment(sums, at, LE);
+    s1.intoMemorySegment(sums, at + 4L * W, LE);
+    s2.intoMemorySegment(sums, at + 8L * W, LE);
+    s3.intoMemorySegment(sums, at + 12L * W, LE);
   }
 
   private static void oneF16(
-      MemorySegment x, long xOffset, int inner, MemorySegment w, long start, float[] sums, int at) {
-    FloatVector s0 = FloatVector.fromArray(F, sums, at);
-    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long start,
+      MemorySegment sums,
+      long at) {
+    FloatVector s0 = load(sums, at);
+    FloatVector s1 = load(sums, at + 4L * W);
     long p0 = start;
     for (int k = 0; k < inner; k++) {
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
@@ -380,8 +415,8 @@ final class VectorLoops implements InnerLoops {
       s0 = xk.fma(lowF16(v), s0);
       s1 = xk.fma(highF16(v), s1);
     }
-    s0.intoArray(sums, at);
-    s1.intoArray(sums, at + W);
+    s0.intoMemorySegment(sums, at, LE);
+    s1.intoMemorySegment(sums, at + 4L * W, LE);
   }
 
   private static void fourInt8(
@@ -391,16 +426,16 @@ final class VectorLoops implements InnerLoops {
       MemorySegment w,
       long start,
       long stride,
-      float[] sums,
-      int at) {
-    FloatVector s0 = FloatVector.fromArray(F, sums, at);
-    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
-    FloatVector s2 = FloatVector.fromArray(F, sums, at + 2 * W);
-    FloatVector s3 = FloatVector.fromArray(F, sums, at + 3 * W);
-    FloatVector s4 = FloatVector.fromArray(F, sums, at + 4 * W);
-    FloatVector s5 = FloatVector.fromArray(F, sums, at + 5 * W);
-    FloatVector s6 = FloatVector.fromArray(F, sums, at + 6 * W);
-    FloatVector s7 = FloatVector.fromArray(F, sums, at + 7 * W);
+      MemorySegment sums,
+      long at) {
+    FloatVector s0 = load(sums, at);
+    FloatVector s1 = load(sums, at + 4L * W);
+    FloatVector s2 = load(sums, at + 8L * W);
+    FloatVector s3 = load(sums, at + 12L * W);
+    FloatVector s4 = load(sums, at + 16L * W);
+    FloatVector s5 = load(sums, at + 20L * W);
+    FloatVector s6 = load(sums, at + 24L * W);
+    FloatVector s7 = load(sums, at + 28L * W);
     long p0 = start;
     long p1 = start + stride;
     long p2 = start + 2 * stride;
@@ -417,20 +452,26 @@ final class VectorLoops implements InnerLoops {
       s6 = xk.fma(loadByte(w, p3 + o), s6);
       s7 = xk.fma(loadByte(w, p3 + o + W), s7);
     }
-    s0.intoArray(sums, at);
-    s1.intoArray(sums, at + W);
-    s2.intoArray(sums, at + 2 * W);
-    s3.intoArray(sums, at + 3 * W);
-    s4.intoArray(sums, at + 4 * W);
-    s5.intoArray(sums, at + 5 * W);
-    s6.intoArray(sums, at + 6 * W);
-    s7.intoArray(sums, at + 7 * W);
+    s0.intoMemorySegment(sums, at, LE);
+    s1.intoMemorySegment(sums, at + 4L * W, LE);
+    s2.intoMemorySegment(sums, at + 8L * W, LE);
+    s3.intoMemorySegment(sums, at + 12L * W, LE);
+    s4.intoMemorySegment(sums, at + 16L * W, LE);
+    s5.intoMemorySegment(sums, at + 20L * W, LE);
+    s6.intoMemorySegment(sums, at + 24L * W, LE);
+    s7.intoMemorySegment(sums, at + 28L * W, LE);
   }
 
   private static void oneInt8(
-      MemorySegment x, long xOffset, int inner, MemorySegment w, long start, float[] sums, int at) {
-    FloatVector s0 = FloatVector.fromArray(F, sums, at);
-    FloatVector s1 = FloatVector.fromArray(F, sums, at + W);
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long start,
+      MemorySegment sums,
+      long at) {
+    FloatVector s0 = load(sums, at);
+    FloatVector s1 = load(sums, at + 4L * W);
     long p0 = start;
     for (int k = 0; k < inner; k++) {
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
@@ -438,8 +479,8 @@ final class VectorLoops implements InnerLoops {
       s0 = xk.fma(loadByte(w, p0 + o), s0);
       s1 = xk.fma(loadByte(w, p0 + o + W), s1);
     }
-    s0.intoArray(sums, at);
-    s1.intoArray(sums, at + W);
+    s0.intoMemorySegment(sums, at, LE);
+    s1.intoMemorySegment(sums, at + 4L * W, LE);
   }
 
   @Override
@@ -449,42 +490,79 @@ final class VectorLoops implements InnerLoops {
       long xStride,
       int rows,
       int inner,
-      MemorySegment panel,
-      long panelOffset,
-      float[] tile) {
+      MemorySegment w,
+      long left,
+      long right,
+      long stride,
+      MemorySegment start,
+      MemorySegment tile,
+      long tileOffset,
+      long tileStride) {
+    int m = 0;
     if (rows == 8) {
-      multiplyEightRows(x, xOffset, xStride, inner, panel, panelOffset, tile);
-    } else if (rows == 4) {
-      multiplyFourRows(x, xOffset, xStride, inner, panel, panelOffset, tile);
-    } else {
-      for (int m = 0; m < rows; m++) {
-        oneF32(x, xOffset + xStride * m, inner, panel, panelOffset, tile, 2 * W * m);
-      }
+      eightRows(
+          x, xOffset, xStride, inner, w, left, right, stride, start, tile, tileOffset, tileStride);
+      m = 8;
+    } else if (rows >= 4) {
+      fourRows(
+          x, xOffset, xStride, inner, w, left, right, stride, start, tile, tileOffset, tileStride);
+      m = 4;
+    }
+    for (; m < rows; m++) {
+      long to = tileOffset + tileStride * m;
+      oneRow(x, xOffset + xStride * m, inner, w, left, right, stride, start, tile, to);
     }
   }
 
-  private static void multiplyFourRows(
+  private static void oneRow(
+      MemorySegment x,
+      long xOffset,
+      int inner,
+      MemorySegment w,
+      long left,
+      long right,
+      long stride,
+      MemorySegment start,
+      MemorySegment tile,
+      long to) {
+    FloatVector a = load(start, 0);
+    FloatVector b = load(start, 4L * W);
+    for (int k = 0; k < inner; k++) {
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, xOffset + 4L * k));
+      a = xk.fma(load(w, left + stride * k), a);
+      b = xk.fma(load(w, right + stride * k), b);
+    }
+    a.intoMemorySegment(tile, to, LE);
+    b.intoMemorySegment(tile, to + 4L * W, LE);
+  }
+
+  private static void fourRows(
       MemorySegment x,
       long x0,
       long xStride,
       int inner,
-      MemorySegment panel,
-      long panelOffset,
-      float[] tile) {
+      MemorySegment w,
+      long left,
+      long right,
+      long stride,
+      MemorySegment start,
+      MemorySegment tile,
+      long t0,
+      long tStride) {
     long x1 = x0 + xStride;
     long x2 = x1 + xStride;
     long x3 = x2 + xStride;
-    FloatVector a0 = FloatVector.fromArray(F, tile, 0);
-    FloatVector b0 = FloatVector.fromArray(F, tile, W);
-    FloatVector a1 = FloatVector.fromArray(F, tile, 2 * W);
-    FloatVector b1 = FloatVector.fromArray(F, tile, 3 * W);
-    FloatVector a2 = FloatVector.fromArray(F, tile, 4 * W);
-    FloatVector b2 = FloatVector.fromArray(F, tile, 5 * W);
-    FloatVector a3 = FloatVector.fromArray(F, tile, 6 * W);
-    FloatVector b3 = FloatVector.fromArray(F, tile, 7 * W);
+    FloatVector a0 = load(start, 0);
+    FloatVector b0 = load(start, 4L * W);
+    FloatVector a1 = load(start, 0);
+    FloatVector b1 = load(start, 4L * W);
+    FloatVector a2 = load(start, 0);
+    FloatVector b2 = load(start, 4L * W);
+    FloatVector a3 = load(start, 0);
+    FloatVector b3 = load(start, 4L * W);
     for (int k = 0; k < inner; k++) {
-      FloatVector p = load(panel, panelOffset + 8L * W * k);
-      FloatVector q = load(panel, panelOffset + 8L * W * k + 4L * W);
+      FloatVector p = load(w, left + stride * k);
+      FloatVector q = load(w, right + stride * k);
       long c = 4L * k;
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x0 + c));
       a0 = xk.fma(p, a0);
@@ -499,24 +577,29 @@ final class VectorLoops implements InnerLoops {
       a3 = xk.fma(p, a3);
       b3 = xk.fma(q, b3);
     }
-    a0.intoArray(tile, 0);
-    b0.intoArray(tile, W);
-    a1.intoArray(tile, 2 * W);
-    b1.intoArray(tile, 3 * W);
-    a2.intoArray(tile, 4 * W);
-    b2.intoArray(tile, 5 * W);
-    a3.intoArray(tile, 6 * W);
-    b3.intoArray(tile, 7 * W);
+    a0.intoMemorySegment(tile, t0, LE);
+    b0.intoMemorySegment(tile, t0 + 4L * W, LE);
+    a1.intoMemorySegment(tile, t0 + tStride, LE);
+    b1.intoMemorySegment(tile, t0 + tStride + 4L * W, LE);
+    a2.intoMemorySegment(tile, t0 + 2 * tStride, LE);
+    b2.intoMemorySegment(tile, t0 + 2 * tStride + 4L * W, LE);
+    a3.intoMemorySegment(tile, t0 + 3 * tStride, LE);
+    b3.intoMemorySegment(tile, t0 + 3 * tStride + 4L * W, LE);
   }
 
-  private static void multiplyEightRows(
+  private static void eightRows(
       MemorySegment x,
       long x0,
       long xStride,
       int inner,
-      MemorySegment panel,
-      long panelOffset,
-      float[] tile) {
+      MemorySegment w,
+      long left,
+      long right,
+      long stride,
+      MemorySegment start,
+      MemorySegment tile,
+      long t0,
+      long tStride) {
     long x1 = x0 + xStride;
     long x2 = x1 + xStride;
     long x3 = x2 + xStride;
@@ -524,25 +607,25 @@ final class VectorLoops implements InnerLoops {
     long x5 = x4 + xStride;
     long x6 = x5 + xStride;
     long x7 = x6 + xStride;
-    FloatVector a0 = FloatVector.fromArray(F, tile, 0);
-    FloatVector b0 = FloatVector.fromArray(F, tile, W);
-    FloatVector a1 = FloatVector.fromArray(F, tile, 2 * W);
-    FloatVector b1 = FloatVector.fromArray(F, tile, 3 * W);
-    FloatVector a2 = FloatVector.fromArray(F, tile, 4 * W);
-    FloatVector b2 = FloatVector.fromArray(F, tile, 5 * W);
-    FloatVector a3 = FloatVector.fromArray(F, tile, 6 * W);
-    FloatVector b3 = FloatVector.fromArray(F, tile, 7 * W);
-    FloatVector a4 = FloatVector.fromArray(F, tile, 8 * W);
-    FloatVector b4 = FloatVector.fromArray(F, tile, 9 * W);
-    FloatVector a5 = FloatVector.fromArray(F, tile, 10 * W);
-    FloatVector b5 = FloatVector.fromArray(F, tile, 11 * W);
-    FloatVector a6 = FloatVector.fromArray(F, tile, 12 * W);
-    FloatVector b6 = FloatVector.fromArray(F, tile, 13 * W);
-    FloatVector a7 = FloatVector.fromArray(F, tile, 14 * W);
-    FloatVector b7 = FloatVector.fromArray(F, tile, 15 * W);
+    FloatVector a0 = load(start, 0);
+    FloatVector b0 = load(start, 4L * W);
+    FloatVector a1 = load(start, 0);
+    FloatVector b1 = load(start, 4L * W);
+    FloatVector a2 = load(start, 0);
+    FloatVector b2 = load(start, 4L * W);
+    FloatVector a3 = load(start, 0);
+    FloatVector b3 = load(start, 4L * W);
+    FloatVector a4 = load(start, 0);
+    FloatVector b4 = load(start, 4L * W);
+    FloatVector a5 = load(start, 0);
+    FloatVector b5 = load(start, 4L * W);
+    FloatVector a6 = load(start, 0);
+    FloatVector b6 = load(start, 4L * W);
+    FloatVector a7 = load(start, 0);
+    FloatVector b7 = load(start, 4L * W);
     for (int k = 0; k < inner; k++) {
-      FloatVector p = load(panel, panelOffset + 8L * W * k);
-      FloatVector q = load(panel, panelOffset + 8L * W * k + 4L * W);
+      FloatVector p = load(w, left + stride * k);
+      FloatVector q = load(w, right + stride * k);
       long c = 4L * k;
       FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x0 + c));
       a0 = xk.fma(p, a0);
@@ -569,22 +652,44 @@ final class VectorLoops implements InnerLoops {
       a7 = xk.fma(p, a7);
       b7 = xk.fma(q, b7);
     }
-    a0.intoArray(tile, 0);
-    b0.intoArray(tile, W);
-    a1.intoArray(tile, 2 * W);
-    b1.intoArray(tile, 3 * W);
-    a2.intoArray(tile, 4 * W);
-    b2.intoArray(tile, 5 * W);
-    a3.intoArray(tile, 6 * W);
-    b3.intoArray(tile, 7 * W);
-    a4.intoArray(tile, 8 * W);
-    b4.intoArray(tile, 9 * W);
-    a5.intoArray(tile, 10 * W);
-    b5.intoArray(tile, 11 * W);
-    a6.intoArray(tile, 12 * W);
-    b6.intoArray(tile, 13 * W);
-    a7.intoArray(tile, 14 * W);
-    b7.intoArray(tile, 15 * W);
+    a0.intoMemorySegment(tile, t0, LE);
+    b0.intoMemorySegment(tile, t0 + 4L * W, LE);
+    a1.intoMemorySegment(tile, t0 + tStride, LE);
+    b1.intoMemorySegment(tile, t0 + tStride + 4L * W, LE);
+    a2.intoMemorySegment(tile, t0 + 2 * tStride, LE);
+    b2.intoMemorySegment(tile, t0 + 2 * tStride + 4L * W, LE);
+    a3.intoMemorySegment(tile, t0 + 3 * tStride, LE);
+    b3.intoMemorySegment(tile, t0 + 3 * tStride + 4L * W, LE);
+    a4.intoMemorySegment(tile, t0 + 4 * tStride, LE);
+    b4.intoMemorySegment(tile, t0 + 4 * tStride + 4L * W, LE);
+    a5.intoMemorySegment(tile, t0 + 5 * tStride, LE);
+    b5.intoMemorySegment(tile, t0 + 5 * tStride + 4L * W, LE);
+    a6.intoMemorySegment(tile, t0 + 6 * tStride, LE);
+    b6.intoMemorySegment(tile, t0 + 6 * tStride + 4L * W, LE);
+    a7.intoMemorySegment(tile, t0 + 7 * tStride, LE);
+    b7.intoMemorySegment(tile, t0 + 7 * tStride + 4L * W, LE);
+  }
+
+  @Override
+  public void scaleAdd(
+      MemorySegment to, long toOffset, float factor, MemorySegment from, long fromOffset, int n) {
+    FloatVector f = FloatVector.broadcast(F, factor);
+    int whole = n - n % W;
+    for (int i = 0; i < whole; i += W) {
+      load(to, toOffset + 4L * i)
+          .fma(f, load(from, fromOffset + 4L * i))
+          .intoMemorySegment(to, toOffset + 4L * i, LE);
+    }
+    ScalarLoops.scaleAdd(to, toOffset, factor, from, fromOffset, whole, n);
+  }
+
+  @Override
+  public void scale(MemorySegment x, long xOffset, int n, float factor, MemorySegment to, long at) {
+    int whole = n - n % W;
+    for (int i = 0; i < whole; i += W) {
+      load(x, xOffset + 4L * i).mul(factor).intoMemorySegment(to, at + 4L * i, LE);
+    }
+    ScalarLoops.scale(x, xOffset, whole, n, factor, to, at);
   }
 
   @Override
@@ -702,108 +807,32 @@ final class VectorLoops implements InnerLoops {
   }
 
   @Override
-  public void scoreKeys(
-      MemorySegment q,
-      long qOffset,
-      int d,
-      MemorySegment keys,
-      long keysOffset,
-      float scale,
-      float[] scores) {
-    for (int j = 0; j < KEYS; j += 4 * W) {
-      long k0 = keysOffset + column(j, d);
-      long k1 = keysOffset + column(j + W, d);
-      long k2 = keysOffset + column(j + 2 * W, d);
-      long k3 = keysOffset + column(j + 3 * W, d);
-      FloatVector s0 = FloatVector.zero(F);
-      FloatVector s1 = s0;
-      FloatVector s2 = s0;
-      FloatVector s3 = s0;
-      for (int i = 0; i < d; i++) {
-        FloatVector qi = FloatVector.broadcast(F, q.get(ScalarLoops.F32, qOffset + 4L * i));
-        long c = 4L * LANES * i;
-        s0 = qi.fma(load(keys, k0 + c), s0);
-        s1 = qi.fma(load(keys, k1 + c), s1);
-        s2 = qi.fma(load(keys, k2 + c), s2);
-        s3 = qi.fma(load(keys, k3 + c), s3);
-      }
-      s0.mul(scale).intoArray(scores, j);
-      s1.mul(scale).intoArray(scores, j + W);
-      s2.mul(scale).intoArray(scores, j + 2 * W);
-      s3.mul(scale).intoArray(scores, j + 3 * W);
+  public float scaleScores(MemorySegment scores, long offset, int n, float scale, float max) {
+    ScalarLoops.hide(scores, offset, n);
+    FloatVector before = FloatVector.broadcast(F, max);
+    FloatVector most = before;
+    for (int j = 0; j < KEYS; j += W) {
+      FloatVector x = load(scores, offset + 4L * j).mul(scale);
+      x.intoMemorySegment(scores, offset + 4L * j, LE);
+      most = most.blend(x, x.compare(VectorOperators.GT, most));
     }
-  }
-
-  /** Where the first component of key {@code j} lies in a tile, in bytes. */
-  private static long column(int j, int d) {
-    return 4L * ((long) (j / LANES) * d * LANES + j % LANES);
+    // rare after a row's first tile; exact in any order
+    return most.compare(VectorOperators.GT, before).anyTrue()
+        ? most.reduceLanes(VectorOperators.MAX)
+        : max;
   }
 
   @Override
-  public float max(float[] x, int n) {
-    int whole = n - n % W;
-    FloatVector m = FloatVector.broadcast(F, Float.NEGATIVE_INFINITY);
-    for (int j = 0; j < whole; j += W) {
-      m = m.max(FloatVector.fromArray(F, x, j));
-    }
-    float max = m.reduceLanes(VectorOperators.MAX); // exact in any order
-    for (int j = whole; j < n; j++) {
-      max = Math.max(max, x[j]);
-    }
-    return max;
-  }
-
-  @Override
-  public float exponentials(float[] x, int n, float shift) {
+  public void exponentials(
+      MemorySegment x, long offset, float shift, float factor, MemorySegment sums, long at) {
     for (int part = 0; part < LANES; part += W) {
-      FloatVector a = FloatVector.zero(F);
+      FloatVector sum = load(sums, at + 4L * part).mul(factor);
       for (int j = part; j < KEYS; j += LANES) {
-        FloatVector e = exp(FloatVector.fromArray(F, x, j).sub(shift));
-        e = e.blend(0f, F.indexInRange(j, n).not());
-        e.intoArray(x, j);
-        a = a.add(e);
+        FloatVector e = exp(load(x, offset + 4L * j).sub(shift));
+        e.intoMemorySegment(x, offset + 4L * j, LE);
+        sum = sum.add(e);
       }
-      a.intoArray(lanes, part);
+      sum.intoMemorySegment(sums, at + 4L * part, LE);
     }
-    return InnerLoops.fold(lanes, 0);
-  }
-
-  @Override
-  public void addValues(
-      float[] p,
-      int n,
-      MemorySegment v,
-      long vOffset,
-      int d,
-      float factor,
-      float[] o,
-      int oOffset) {
-    int i = 0;
-    for (; i + 4 * W <= d; i += 4 * W) {
-      FloatVector a0 = FloatVector.fromArray(F, o, oOffset + i).mul(factor);
-      FloatVector a1 = FloatVector.fromArray(F, o, oOffset + i + W).mul(factor);
-      FloatVector a2 = FloatVector.fromArray(F, o, oOffset + i + 2 * W).mul(factor);
-      FloatVector a3 = FloatVector.fromArray(F, o, oOffset + i + 3 * W).mul(factor);
-      for (int j = 0; j < n; j++) {
-        FloatVector pj = FloatVector.broadcast(F, p[j]);
-        long c = vOffset + 4L * ((long) j * d + i);
-        a0 = pj.fma(load(v, c), a0);
-        a1 = pj.fma(load(v, c + 4L * W), a1);
-        a2 = pj.fma(load(v, c + 8L * W), a2);
-        a3 = pj.fma(load(v, c + 12L * W), a3);
-      }
-      a0.intoArray(o, oOffset + i);
-      a1.intoArray(o, oOffset + i + W);
-      a2.intoArray(o, oOffset + i + 2 * W);
-      a3.intoArray(o, oOffset + i + 3 * W);
-    }
-    for (; i + W <= d; i += W) {
-      FloatVector a = FloatVector.fromArray(F, o, oOffset + i).mul(factor);
-      for (int j = 0; j < n; j++) {
-        a = FloatVector.broadcast(F, p[j]).fma(load(v, vOffset + 4L * ((long) j * d + i)), a);
-      }
-      a.intoArray(o, oOffset + i);
-    }
-    ScalarLoops.addValues(p, n, v, vOffset, i, d, factor, o, oOffset);
   }
 }

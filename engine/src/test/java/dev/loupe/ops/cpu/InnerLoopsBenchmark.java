@@ -39,10 +39,11 @@ public class InnerLoopsBenchmark {
 
   private final Arena arena = Arena.ofShared();
   private final InnerLoops loops = InnerLoops.best();
-  private final float[] sums = new float[InnerLoops.STREAMS * loops.tileColumns()];
-  private final float[] tile = new float[loops.tileRows() * loops.tileColumns()];
-  private final float[] scores = new float[InnerLoops.KEYS];
-  private final float[] output = new float[HEAD];
+  private final MemorySegment sums = arena.allocate(4096, 64);
+  private final MemorySegment tile = arena.allocate(4096, 64); // 8 rows of 32 at most
+  private final MemorySegment scores = arena.allocate(4096, 64);
+  private final MemorySegment start = arena.allocate(4096, 64);
+  private final MemorySegment lanes = arena.allocate(4096, 64);
   private MemorySegment x = MemorySegment.NULL; // [tileRows, WIDTH]
   private MemorySegment w = MemorySegment.NULL; // [WIDTH, WIDTH]
   private Panels panels = Panels.NONE; // of w
@@ -93,7 +94,7 @@ public class InnerLoopsBenchmark {
 
   /** A linear map of one row: [WIDTH] times [WIDTH, WIDTH]. */
   @Benchmark
-  public float[] linearRow() {
+  public MemorySegment linearRow() {
     for (int panel = 0; panel < panels.count(); panel += InnerLoops.STREAMS) {
       int n = Math.min(InnerLoops.STREAMS, panels.count() - panel);
       loops.multiplyOne(x, 0, panels, panel, n, sums);
@@ -103,18 +104,43 @@ public class InnerLoopsBenchmark {
 
   /** One tile of a matrix product over the whole inner width. */
   @Benchmark
-  public float[] tile() {
-    loops.multiplyTile(x, 0, 4L * WIDTH, loops.tileRows(), WIDTH, w, 0, tile);
+  public MemorySegment tile() {
+    long width = 4L * loops.tileColumns();
+    loops.multiplyTile(
+        x, 0, 4L * WIDTH, loops.tileRows(), WIDTH, w, 0, width / 2, width, start, tile, 0, width);
     return tile;
   }
 
-  /** One query against one tile of keys and values. */
+  /** A tile's rows of queries against as many keys: scores, softmax, values. */
   @Benchmark
-  public float[] attentionTile() {
-    loops.scoreKeys(x, 0, HEAD, w, 0, 0.125f, scores);
-    float max = loops.max(scores, InnerLoops.KEYS);
-    loops.exponentials(scores, InnerLoops.KEYS, max);
-    loops.addValues(scores, InnerLoops.KEYS, w, 0, HEAD, 0.5f, output, 0);
-    return output;
+  public MemorySegment attentionTile() {
+    int rows = loops.tileRows();
+    long width = 4L * loops.tileColumns();
+    long row = 4L * InnerLoops.KEYS;
+    for (int j = 0; j < InnerLoops.KEYS; j += loops.tileColumns()) {
+      loops.multiplyTile(
+          x, 0, 4L * WIDTH, rows, HEAD, w, 0, width / 2, width, start, scores, 4L * j, row);
+    }
+    for (int m = 0; m < rows; m++) {
+      float max = loops.scaleScores(scores, row * m, InnerLoops.KEYS, 0.125f, 0);
+      loops.exponentials(scores, row * m, max, 1, lanes, 64L * m);
+    }
+    for (int c = 0; c < HEAD; c += loops.tileColumns()) {
+      loops.multiplyTile(
+          scores,
+          0,
+          row,
+          rows,
+          HEAD,
+          w,
+          4L * c,
+          4L * c + width / 2,
+          4L * HEAD,
+          start,
+          tile,
+          0,
+          width);
+    }
+    return tile;
   }
 }

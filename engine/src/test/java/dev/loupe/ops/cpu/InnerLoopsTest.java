@@ -193,13 +193,15 @@ class InnerLoopsTest {
   private static float[] multiplied(InnerLoops loops, MemorySegment x, Panels w, float[] start) {
     int columns = w.columns();
     float[] result = start.clone();
-    float[] sums = new float[InnerLoops.STREAMS * columns];
-    for (int p = 0; p < w.count(); p += InnerLoops.STREAMS) {
-      int panels = Math.min(InnerLoops.STREAMS, w.count() - p);
-      int n = Math.min(panels * columns, w.out() - p * columns);
-      System.arraycopy(start, p * columns, sums, 0, n);
-      loops.multiplyOne(x, 0, w, p, panels, sums);
-      System.arraycopy(sums, 0, result, p * columns, n);
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment sums = segment(arena, new float[InnerLoops.STREAMS * columns]);
+      for (int p = 0; p < w.count(); p += InnerLoops.STREAMS) {
+        int panels = Math.min(InnerLoops.STREAMS, w.count() - p);
+        int n = Math.min(panels * columns, w.out() - p * columns);
+        MemorySegment.copy(start, p * columns, sums, ScalarLoops.F32, 0, n);
+        loops.multiplyOne(x, 0, w, p, panels, sums);
+        MemorySegment.copy(sums, ScalarLoops.F32, 0, result, p * columns, n);
+      }
     }
     return result;
   }
@@ -262,48 +264,116 @@ class InnerLoopsTest {
   }
 
   private void tile(Arena arena, InnerLoops loops, int inner, int rows) {
-    float[] x = floats(rows * inner);
     int columns = loops.tileColumns();
-    float[] panel = floats((inner + 2) * columns);
-    float[] tile = floats(loops.tileRows() * columns);
+    int half = columns / 2;
+    int stride = columns + 3; // of w and of the tile, in elements
+    float[] x = floats(rows * inner);
+    float[] w = floats(2 * inner * stride); // the right half lies behind all of the left one
+    float[] start = floats(columns);
+    float[] tile = new float[rows * stride + 1];
     float[] expected = tile.clone();
     for (int m = 0; m < rows; m++) {
       for (int j = 0; j < columns; j++) {
+        float sum = start[j];
         for (int k = 0; k < inner; k++) {
-          int t = m * columns + j;
-          expected[t] = Math.fma(x[m * inner + k], panel[(k + 2) * columns + j], expected[t]);
+          int at = j < half ? k * stride + j + 1 : (inner + k) * stride + j - half;
+          sum = Math.fma(x[m * inner + k], w[at], sum);
         }
+        expected[m * stride + j + 1] = sum;
       }
     }
-    MemorySegment from = segment(arena, panel);
-    loops.multiplyTile(segment(arena, x), 0, 4L * inner, rows, inner, from, 8L * columns, tile);
-    assertArrayEquals(expected, tile);
+    MemorySegment to = segment(arena, tile);
+    loops.multiplyTile(
+        segment(arena, x),
+        0,
+        4L * inner,
+        rows,
+        inner,
+        segment(arena, w),
+        4,
+        4L * inner * stride,
+        4L * stride,
+        segment(arena, start),
+        to,
+        4,
+        4L * stride);
+    assertArrayEquals(expected, array(to));
   }
 
   @ParameterizedTest
   @MethodSource("vectors")
-  void attentionTile(InnerLoops vector) {
+  void softmax(InnerLoops vector) {
     try (Arena arena = Arena.ofConfined()) {
-      for (int d : SIZES) {
-        MemorySegment q = segment(arena, floats(d));
-        MemorySegment keys = segment(arena, floats(InnerLoops.KEYS * d));
-        MemorySegment values = segment(arena, floats(InnerLoops.KEYS * d));
-        for (int n : new int[] {1, 2, 15, 16, 17, 33, 63, 64}) {
-          float[] one = new float[InnerLoops.KEYS];
-          float[] two = new float[InnerLoops.KEYS];
-          scalar.scoreKeys(q, 0, d, keys, 0, 0.7f, one);
-          vector.scoreKeys(q, 0, d, keys, 0, 0.7f, two);
-          assertArrayEquals(one, two);
-          float max = scalar.max(one, n);
-          assertEquals(max, vector.max(two, n));
-          assertEquals(scalar.exponentials(one, n, max), vector.exponentials(two, n, max));
-          assertArrayEquals(one, two);
-          float[] o1 = floats(d + 3);
-          float[] o2 = o1.clone();
-          scalar.addValues(one, n, values, 0, d, 0.4f, o1, 3);
-          vector.addValues(two, n, values, 0, d, 0.4f, o2, 3);
-          assertArrayEquals(o1, o2);
+      float[] scores = floats(InnerLoops.KEYS);
+      float[] sums = floats(InnerLoops.LANES);
+      for (int n : new int[] {0, 1, 2, 15, 16, 17, 33, 63, 64}) {
+        for (float before : new float[] {Float.NEGATIVE_INFINITY, 0, 10}) {
+          List<float[]> results = new ArrayList<>();
+          for (InnerLoops loops : all(vector)) {
+            MemorySegment x = segment(arena, scores);
+            MemorySegment lanes = segment(arena, sums);
+            float max = loops.scaleScores(x, 0, n, 0.7f, before);
+            float expected = before;
+            for (int j = 0; j < n; j++) {
+              expected = Math.max(expected, 0.7f * scores[j]);
+            }
+            assertEquals(expected, max);
+            loops.exponentials(x, 0, Math.max(max, -1), 0.4f, lanes, 0);
+            results.add(array(x));
+            results.add(array(lanes));
+          }
+          assertArrayEquals(results.get(0), results.get(2));
+          assertArrayEquals(results.get(1), results.get(3));
+          float sum = 0;
+          float all = 0;
+          for (int j = 0; j < InnerLoops.KEYS; j++) {
+            assertTrue(j < n == results.get(0)[j] > 0, "key " + j + " of " + n);
+            sum += results.get(0)[j];
+          }
+          for (int lane = 0; lane < InnerLoops.LANES; lane++) {
+            all += results.get(1)[lane] - 0.4f * sums[lane];
+          }
+          assertEquals(sum, all, 1e-4f * (1 + sum));
         }
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("vectors")
+  void scaledSums(InnerLoops vector) {
+    try (Arena arena = Arena.ofConfined()) {
+      for (int n : SIZES) {
+        float[] from = floats(n);
+        float[] to = floats(n);
+        float[] sum = new float[n];
+        float[] product = new float[n];
+        for (int i = 0; i < n; i++) {
+          sum[i] = Math.fma(to[i], 0.3f, from[i]);
+          product[i] = from[i] * 0.3f;
+        }
+        for (InnerLoops loops : all(vector)) {
+          MemorySegment result = segment(arena, to);
+          loops.scaleAdd(result, 0, 0.3f, segment(arena, from), 0, n);
+          assertArrayEquals(sum, array(result));
+          loops.scale(segment(arena, from), 0, n, 0.3f, result, 0);
+          assertArrayEquals(product, array(result));
+        }
+      }
+      for (InnerLoops loops : all(vector)) {
+        int columns = loops.tileColumns();
+        float[] from = floats(2 * columns);
+        float[] scales = floats(columns);
+        float[] to = floats(2 * columns + 5);
+        float[] expected = to.clone();
+        for (int i = 0; i < 2 * columns; i++) {
+          int at = i / columns * (columns + 5) + i % columns;
+          expected[at] = Math.fma(from[i], scales[i % columns], expected[at]);
+        }
+        MemorySegment result = segment(arena, to);
+        MemorySegment factors = segment(arena, scales);
+        loops.addScaled(segment(arena, from), 0, 2, factors, 0, result, 0, 4L * (columns + 5));
+        assertArrayEquals(expected, array(result));
       }
     }
   }
