@@ -135,7 +135,9 @@ public final class Loupe implements AutoCloseable {
   private static Ops cpu(Options options) {
     int threads = options.threads();
     return new CpuOps(
-        threads == 0 ? Runtime.getRuntime().availableProcessors() : threads, options.precision());
+        threads == 0 ? Runtime.getRuntime().availableProcessors() : threads,
+        options.precision(),
+        options.vectorBits());
   }
 
   private static Ops cuda(Options options, Checkpoint checkpoint) {

@@ -8,9 +8,11 @@ import dev.loupe.bench.Benchmark.Result;
 import dev.loupe.bench.Benchmark.Settings;
 import java.io.IOException;
 import java.io.StringWriter;
+import java.util.ArrayList;
 import java.util.Formatter;
+import java.util.List;
 import java.util.Locale;
-import java.util.Optional;
+import java.util.function.ToDoubleFunction;
 
 /**
  * What was measured, as a table or as JSON. A pass is a prompt or one step of decoding.
@@ -20,7 +22,8 @@ import java.util.Optional;
  * @param threads of the CPU
  * @param result of at least one run
  * @param work of a pass
- * @param ceilings of as many threads of this machine; none for a GPU or without the Vector API
+ * @param ceilings for each run the best of as many threads just before and after it, since a shared
+ *     machine has better and worse moments; none for a GPU or without the Vector API
  */
 public record BenchReport(
     Settings settings,
@@ -29,7 +32,7 @@ public record BenchReport(
     int threads,
     Result result,
     Work work,
-    Optional<Ceilings> ceilings,
+    List<Ceilings> ceilings,
     Machine machine) {
 
   private static final double GIGA = 1e9;
@@ -62,8 +65,26 @@ public record BenchReport(
     return 2 * work.multiplyAdds() / times().median() * 1000;
   }
 
-  private static double percent(double part, double whole) {
-    return 100 * part / whole;
+  /** The median over the runs of what each had of its ceiling. */
+  private double percent(double work, ToDoubleFunction<Ceilings> ceiling) {
+    List<Double> all = new ArrayList<>();
+    for (int i = 0; i < result.milliseconds().size(); i++) {
+      double rate = work / result.milliseconds().get(i) * 1000;
+      all.add(100 * rate / ceiling.applyAsDouble(ceilings.get(i)));
+    }
+    return Spread.of(all).median();
+  }
+
+  private double ofRead() {
+    return percent(work.bytes(), Ceilings::readBytes);
+  }
+
+  private double ofMultiplyAdds() {
+    return percent(work.multiplyAdds(), Ceilings::multiplyAdds);
+  }
+
+  private double ceiling(ToDoubleFunction<Ceilings> ceiling) {
+    return Spread.of(ceilings.stream().map(ceiling::applyAsDouble).toList()).median();
   }
 
   private static String small(Enum<?> constant) {
@@ -116,28 +137,22 @@ public record BenchReport(
   private void work(Formatter text) {
     text.format("%-16s %12s", "by formula", prefill() ? "a prompt" : "a token");
     text.format(" %18s", emulated() ? "" : "a second");
-    text.format("%s%n", ceilings.isPresent() ? "  of this machine's best" : "");
+    text.format("%s%n", ceilings.isEmpty() ? "" : "  of this machine's best");
     text.format("%-16s %9.1f MB", "bytes", work.bytes() / 1e6);
     if (!emulated()) {
       text.format(" %13.1f GB/s", bytesPerSecond() / GIGA);
     }
-    ceilings.ifPresent(
-        best ->
-            text.format(
-                " %5.1f%% of %.1f, %d stream%s",
-                percent(bytesPerSecond(), best.readBytes()),
-                best.readBytes() / GIGA,
-                best.streams(),
-                best.streams() == 1 ? "" : "s"));
+    if (!ceilings.isEmpty()) {
+      text.format(" %5.1f%% of %.1f", ofRead(), ceiling(Ceilings::readBytes) / GIGA);
+    }
     text.format("%n%-16s %10.1f M", "multiply-adds", work.multiplyAdds() / 1e6);
     if (!emulated()) {
       text.format(" %10.1f GFLOP/s", flopPerSecond() / GIGA);
     }
-    ceilings.ifPresent(
-        best ->
-            text.format(
-                " %5.1f%% of %.1f",
-                percent(flopPerSecond(), 2 * best.multiplyAdds()), 2 * best.multiplyAdds() / GIGA));
+    if (!ceilings.isEmpty()) {
+      double best = 2 * ceiling(Ceilings::multiplyAdds);
+      text.format(" %5.1f%% of %.1f", ofMultiplyAdds(), best / GIGA);
+    }
     text.format("%n%n");
   }
 
@@ -210,19 +225,17 @@ public record BenchReport(
   }
 
   private void ceilings(JsonWriter json) throws IOException {
-    Ceilings best = ceilings.orElse(new Ceilings(1, 0, 1));
-    boolean there = ceilings.isPresent();
-    number(json, "percent_of_read", there, percent(bytesPerSecond(), best.readBytes()));
-    number(json, "percent_of_fma", there, percent(flopPerSecond(), 2 * best.multiplyAdds()));
+    boolean there = !ceilings.isEmpty();
+    number(json, "percent_of_read", there, there ? ofRead() : 0);
+    number(json, "percent_of_fma", there, there ? ofMultiplyAdds() : 0);
     json.name("ceilings");
     if (!there) {
       json.nullValue();
       return;
     }
     json.beginObject();
-    json.name("read_gb_per_second").value(best.readBytes() / GIGA);
-    json.name("read_streams").value(best.streams());
-    json.name("fma_gflop_per_second").value(2 * best.multiplyAdds() / GIGA);
+    json.name("read_gb_per_second").value(ceiling(Ceilings::readBytes) / GIGA);
+    json.name("fma_gflop_per_second").value(2 * ceiling(Ceilings::multiplyAdds) / GIGA);
     json.endObject();
   }
 

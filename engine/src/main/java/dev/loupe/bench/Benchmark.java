@@ -105,6 +105,9 @@ public final class Benchmark {
      * @return false to end here and keep what has been measured
      */
     boolean progress(int run, double part);
+
+    /** Called before the first run that is measured, and after each. */
+    default void pause() {}
   }
 
   private final Loupe loupe;
@@ -159,6 +162,9 @@ public final class Benchmark {
       }
       if (run >= WARM_UP_RUNS) {
         times.add(milliseconds(done));
+      }
+      if (run >= WARM_UP_RUNS - 1) {
+        listener.pause();
       }
     }
     return new Result(Arrays.stream(prompt).boxed().toList(), times);

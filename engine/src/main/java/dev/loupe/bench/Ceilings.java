@@ -13,11 +13,10 @@ import java.util.concurrent.CyclicBarrier;
 /**
  * The best that so many threads of this machine do, measured by loops that do nothing else.
  *
- * @param readBytes bytes a second read from memory
- * @param streams places in memory that each thread read by turns when it was fastest
+ * @param readBytes bytes a second read from memory, by as many streams as were fastest
  * @param multiplyAdds f32 multiply-adds a second, from registers
  */
-public record Ceilings(double readBytes, int streams, double multiplyAdds) {
+public record Ceilings(double readBytes, double multiplyAdds) {
   private static final long LEAST_BYTES = 256L << 20;
   private static final long MOST_BYTES = 1L << 30;
 
@@ -40,9 +39,9 @@ public record Ceilings(double readBytes, int streams, double multiplyAdds) {
   }
 
   /**
-   * Measures for about two seconds, with an array of 256 MB to 1 GB, eight times the last-level
-   * cache where that is known. Empty where the Vector API is missing: plain loops say little of
-   * what the machine can do.
+   * Measures for about two seconds, most of it to warm up, with an array of 256 MB to 1 GB, eight
+   * times the last-level cache where that is known. Empty where the Vector API is missing: plain
+   * loops say little of what the machine can do.
    */
   public static Optional<Ceilings> measure(int threads) {
     if (ModuleLayer.boot().findModule("jdk.incubator.vector").isEmpty()) {
@@ -52,19 +51,13 @@ public record Ceilings(double readBytes, int streams, double multiplyAdds) {
     return Optional.of(best(threads));
   }
 
-  /**
-   * Measures once more, after the work that is held against it: what else ran on the machine only
-   * took away.
-   *
-   * @return the better of both in each
-   */
-  public Ceilings again(int threads) {
-    return orBetter(best(threads));
+  /** Measures once more, after the work that is held against it. */
+  public static Ceilings again(int threads) {
+    return best(threads);
   }
 
   private static Ceilings best(int threads) {
     double best = 0;
-    int bestStreams = 0;
     try (Arena arena = Arena.ofShared()) {
       long share = Probe.wholeTurns(arrayBytes(lastLevelCache()) / threads);
       MemorySegment array = arena.allocate(share * threads, 64);
@@ -72,24 +65,17 @@ public record Ceilings(double readBytes, int streams, double multiplyAdds) {
       for (int streams : Probe.STREAMS) {
         double seconds =
             rounds(threads, ROUNDS, thread -> Probe.read(array, share * thread, share, streams));
-        double bytes = array.byteSize() / seconds;
-        if (bytes > best) {
-          best = bytes;
-          bestStreams = streams;
-        }
+        best = Math.max(best, array.byteSize() / seconds);
       }
     }
     double seconds = rounds(threads, ROUNDS, thread -> Probe.multiplyAdd(TURNS));
-    return new Ceilings(
-        best, bestStreams, (double) threads * TURNS * Probe.multiplyAdds() / seconds);
+    return new Ceilings(best, (double) threads * TURNS * Probe.multiplyAdds() / seconds);
   }
 
-  Ceilings orBetter(Ceilings other) {
-    boolean faster = other.readBytes > readBytes;
+  /** The better of both in each: what else ran on the machine only took away. */
+  public Ceilings orBetter(Ceilings other) {
     return new Ceilings(
-        Math.max(readBytes, other.readBytes),
-        faster ? other.streams : streams,
-        Math.max(multiplyAdds, other.multiplyAdds));
+        Math.max(readBytes, other.readBytes), Math.max(multiplyAdds, other.multiplyAdds));
   }
 
   static long arrayBytes(long cache) {

@@ -9,6 +9,8 @@ import dev.loupe.bench.Benchmark.Settings;
 import dev.loupe.bench.Ceilings;
 import dev.loupe.bench.Machine;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -166,11 +168,8 @@ final class BenchCommand {
       Settings settings = plan.of(loupe.info().config().nPositions());
       int threads = model.threads == 0 ? machine.processors() : model.threads;
       boolean cpu = loupe.info().backend().equals("cpu");
-      Optional<Ceilings> ceilings = cpu ? Ceilings.measure(threads) : Optional.empty();
-      Benchmark.Result result = run(terminal, loupe, settings, options.quiet, interrupt);
-      if (!interrupt.asked()) {
-        ceilings = ceilings.map(before -> before.again(threads));
-      }
+      Moments moments = new Moments(threads, cpu ? Ceilings.measure(threads) : Optional.empty());
+      Benchmark.Result result = run(terminal, loupe, settings, options.quiet, interrupt, moments);
       if (!result.milliseconds().isEmpty()) {
         BenchReport report =
             new BenchReport(
@@ -180,7 +179,7 @@ final class BenchCommand {
                 threads,
                 result,
                 Benchmark.work(loupe, settings, model.precision),
-                ceilings,
+                moments.ofRuns(result.milliseconds().size()),
                 machine);
         terminal.print(options.json ? report.json() + "\n" : report.text());
       }
@@ -188,8 +187,39 @@ final class BenchCommand {
     }
   }
 
+  /** The machine's best, measured anew between the runs. */
+  private static final class Moments {
+    private final int threads;
+    private final List<Ceilings> all = new ArrayList<>();
+    private final boolean there;
+
+    Moments(int threads, Optional<Ceilings> first) {
+      this.threads = threads;
+      there = first.isPresent();
+    }
+
+    void measure() {
+      if (there) {
+        all.add(Ceilings.again(threads));
+      }
+    }
+
+    List<Ceilings> ofRuns(int runs) {
+      List<Ceilings> each = new ArrayList<>();
+      for (int i = 0; i < runs && there; i++) {
+        each.add(all.get(i).orBetter(all.get(i + 1)));
+      }
+      return each;
+    }
+  }
+
   private static Benchmark.Result run(
-      Terminal terminal, Loupe loupe, Settings settings, boolean quiet, Interrupt interrupt) {
+      Terminal terminal,
+      Loupe loupe,
+      Settings settings,
+      boolean quiet,
+      Interrupt interrupt,
+      Moments moments) {
     int runs = Benchmark.WARM_UP_RUNS + settings.runs();
     int parts = 100;
     ProgressBar progress = new ProgressBar(terminal, !quiet, "measuring");
@@ -197,12 +227,20 @@ final class BenchCommand {
       return Benchmark.run(
           loupe,
           settings,
-          (run, part) -> {
-            progress.update((long) (parts * (run + part)), (long) parts * runs);
-            if (run == Benchmark.WARM_UP_RUNS && part == 1) {
-              interrupt.onlyAsk(); // from here on there is something to keep
+          new Benchmark.Listener() {
+            @Override
+            public boolean progress(int run, double part) {
+              progress.update((long) (parts * (run + part)), (long) parts * runs);
+              if (run == Benchmark.WARM_UP_RUNS && part == 1) {
+                interrupt.onlyAsk(); // from here on there is something to keep
+              }
+              return !interrupt.asked();
             }
-            return !interrupt.asked();
+
+            @Override
+            public void pause() {
+              moments.measure();
+            }
           });
     } finally {
       progress.clear();

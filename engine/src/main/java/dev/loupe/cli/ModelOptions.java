@@ -42,6 +42,12 @@ final class ModelOptions {
       description = "CPU threads (default: all processors).")
   int threads;
 
+  @Option(
+      names = "--vector-bits",
+      paramLabel = "N",
+      description = "CPU vectors of 128, 256 or 512 bits (default: as Java prefers here).")
+  int vectorBits;
+
   Path source() throws CheckpointException {
     if (model != null) {
       if (model.toString().isEmpty()) {
@@ -65,7 +71,9 @@ final class ModelOptions {
     ProgressBar bar = new ProgressBar(terminal, !quiet, "loading");
     try {
       return Loupe.open(
-          source(), new Options(backend, device, precision, gemm, threads, hash), bar::update);
+          source(),
+          new Options(backend, device, precision, gemm, threads, vectorBits, hash),
+          bar::update);
     } finally {
       bar.clear();
     }

@@ -54,7 +54,7 @@ class HeldOutTest {
     Path text = Golden.TEST_DATA.resolve("golden/heldout/text.txt");
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL);
         Tokenizer tokenizer = Tokenizer.open(Golden.DEMO_MODEL);
-        CpuOps ops = new CpuOps(2, precision);
+        CpuOps ops = new CpuOps(2, precision, 0);
         Transformer model = new Transformer(checkpoint, ops);
         TensorArena arena = ops.arena()) {
       int[] ids = tokenizer.encode(Files.readString(text), false);

@@ -45,7 +45,7 @@ public final class CpuOps implements Ops {
    * @param threads threads to work with; at least 1
    */
   public CpuOps(int threads) {
-    this(threads, Precision.F32);
+    this(threads, Precision.F32, 0);
   }
 
   /**
@@ -53,9 +53,10 @@ public final class CpuOps implements Ops {
    *
    * @param precision what weights are kept as; F32 keeps halves that the checkpoint has, which is
    *     exact
+   * @param vectorBits 128, 256 or 512; 0 for what Java prefers on this processor
    */
-  public CpuOps(int threads, Precision precision) {
-    this(threads, precision, InnerLoops::best);
+  public CpuOps(int threads, Precision precision, int vectorBits) {
+    this(threads, precision, () -> InnerLoops.best(vectorBits));
   }
 
   CpuOps(int threads, Precision precision, Supplier<InnerLoops> loops) {
@@ -71,7 +72,8 @@ public final class CpuOps implements Ops {
           case INT8 -> Panels.Type.INT8;
         };
     scratch = new Scratch[threads];
-    Arrays.setAll(scratch, i -> new Scratch(loops.get(), arena));
+    InnerLoops first = loops.get();
+    Arrays.setAll(scratch, i -> new Scratch(i == 0 ? first : first.another(), arena));
   }
 
   /** A weight of a checkpoint as panels for this machine's vectors. */

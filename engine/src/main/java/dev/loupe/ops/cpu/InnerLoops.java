@@ -35,6 +35,9 @@ interface InnerLoops {
   float LN2_LOW = -2.1219444e-4f;
   float ROUNDER = 0x1.8p23f; // adding it rounds to an integer, which stands in the low bits
 
+  /** Such loops for another thread. */
+  InnerLoops another();
+
   /** Rows of the matrix-multiply tile: as many as registers hold the sums of. */
   int tileRows();
 
@@ -144,10 +147,12 @@ interface InnerLoops {
 
   /**
    * The twin that this Java runtime allows: vectors if the module jdk.incubator.vector is there.
+   *
+   * @param vectorBits 128, 256 or 512; 0 for what Java prefers on this processor
    */
-  static InnerLoops best() {
+  static InnerLoops best(int vectorBits) {
     return ModuleLayer.boot().findModule("jdk.incubator.vector").isPresent()
-        ? new VectorLoops()
+        ? VectorLoops.ofWidth(vectorBits)
         : new ScalarLoops();
   }
 

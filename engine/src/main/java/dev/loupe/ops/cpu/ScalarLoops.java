@@ -17,6 +17,11 @@ final class ScalarLoops implements InnerLoops {
   private final float[] lanes = new float[LANES];
 
   @Override
+  public InnerLoops another() {
+    return new ScalarLoops();
+  }
+
+  @Override
   public int tileRows() {
     return 4;
   }

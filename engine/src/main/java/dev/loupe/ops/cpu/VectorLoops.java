@@ -1,9 +1,13 @@
 package dev.loupe.ops.cpu;
 
 import dev.loupe.weights.Activation;
+import java.io.IOException;
+import java.io.InputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
 import java.nio.ByteOrder;
+import java.util.Objects;
 import jdk.incubator.vector.ByteVector;
 import jdk.incubator.vector.FloatVector;
 import jdk.incubator.vector.IntVector;
@@ -13,9 +17,6 @@ import jdk.incubator.vector.VectorSpecies;
 
 /** The Vector API twin; whatever a vector does not fill, the scalar twin finishes. */
 final class VectorLoops implements InnerLoops {
-  /** The width in bits to use instead of the machine's preferred one: 128, 256 or 512. */
-  static final String BITS_PROPERTY = "loupe.vectorBits";
-
   // Constants, because the compiler turns vector code into instructions only for a known species.
   private static final VectorSpecies<Float> F = species();
   private static final VectorSpecies<Integer> I = F.withLanes(int.class);
@@ -34,12 +35,38 @@ final class VectorLoops implements InnerLoops {
   private final MemorySegment part = Arena.ofAuto().allocate(8L * W * STREAMS, 64);
 
   private static VectorSpecies<Float> species() {
-    int preferred = Math.clamp(FloatVector.SPECIES_PREFERRED.vectorBitSize(), 128, 512);
-    int bits = Integer.getInteger(BITS_PROPERTY, preferred);
-    if (bits != 128 && bits != 256 && bits != 512) {
-      throw new IllegalArgumentException("vectors of %d bits: not 128, 256 or 512".formatted(bits));
+    int bits = preferredBits();
+    try { // a copy of the class brings its width along
+      Integer other = MethodHandles.classData(MethodHandles.lookup(), "_", Integer.class);
+      bits = other == null ? bits : other;
+    } catch (IllegalAccessException e) {
+      throw new AssertionError("a class may ask for its own data", e);
     }
     return VectorSpecies.of(float.class, VectorShape.forBitSize(bits));
+  }
+
+  private static int preferredBits() {
+    return Math.clamp(FloatVector.SPECIES_PREFERRED.vectorBitSize(), 128, 512);
+  }
+
+  /**
+   * Loops on vectors of so many bits. The width is a constant of the class, so that each but the
+   * preferred one is a copy of the class.
+   *
+   * @param bits 128, 256 or 512; 0 for what Java prefers on this processor
+   */
+  static InnerLoops ofWidth(int bits) {
+    if (bits == 0 || bits == preferredBits()) {
+      return new VectorLoops();
+    }
+    try (InputStream in = VectorLoops.class.getResourceAsStream("VectorLoops.class")) {
+      byte[] code = Objects.requireNonNull(in, "the class's own file").readAllBytes();
+      MethodHandles.Lookup copy =
+          MethodHandles.lookup().defineHiddenClassWithClassData(code, bits, true);
+      return (InnerLoops) copy.lookupClass().getDeclaredConstructor().newInstance();
+    } catch (IOException | ReflectiveOperationException e) {
+      throw new IllegalStateException("vectors of %d bits".formatted(bits), e);
+    }
   }
 
   @Override
@@ -49,6 +76,11 @@ final class VectorLoops implements InnerLoops {
 
   private static FloatVector load(MemorySegment s, long offset) {
     return FloatVector.fromMemorySegment(F, s, offset, LE);
+  }
+
+  @Override
+  public InnerLoops another() {
+    return new VectorLoops();
   }
 
   @Override

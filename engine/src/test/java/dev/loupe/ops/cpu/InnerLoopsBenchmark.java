@@ -38,7 +38,7 @@ public class InnerLoopsBenchmark {
   private static final int HEAD = 64;
 
   private final Arena arena = Arena.ofShared();
-  private final InnerLoops loops = InnerLoops.best();
+  private final InnerLoops loops = InnerLoops.best(0);
   private final MemorySegment sums = arena.allocate(4096, 64);
   private final MemorySegment tile = arena.allocate(4096, 64); // 8 rows of 32 at most
   private final MemorySegment scores = arena.allocate(4096, 64);

@@ -8,11 +8,9 @@ import dev.loupe.model.ReferenceActivation;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.StoredTensor;
-import java.io.InputStream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandles;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -29,25 +27,15 @@ class InnerLoopsTest {
   private final InnerLoops scalar = new ScalarLoops();
   private final Random random = new Random(20_26);
 
-  static List<InnerLoops> vectors() throws Exception {
+  static List<InnerLoops> vectors() {
     List<InnerLoops> all = new ArrayList<>();
     for (int bits : new int[] {128, 256, 512}) {
-      all.add(vectorsOf(bits));
+      InnerLoops loops = VectorLoops.ofWidth(bits);
+      assertEquals(bits + "-bit vectors", loops.toString());
+      assertEquals(loops.toString(), loops.another().toString());
+      all.add(loops);
     }
     return all;
-  }
-
-  /** The vector width is a constant of the class, so each width needs a copy of the class. */
-  private static InnerLoops vectorsOf(int bits) throws Exception {
-    System.setProperty(VectorLoops.BITS_PROPERTY, String.valueOf(bits));
-    try (InputStream in = VectorLoops.class.getResourceAsStream("VectorLoops.class")) {
-      MethodHandles.Lookup copy = MethodHandles.lookup().defineHiddenClass(in.readAllBytes(), true);
-      InnerLoops loops = (InnerLoops) copy.lookupClass().getDeclaredConstructor().newInstance();
-      assertEquals(bits + "-bit vectors", loops.toString());
-      return loops;
-    } finally {
-      System.clearProperty(VectorLoops.BITS_PROPERTY);
-    }
   }
 
   private float[] floats(int n) {

@@ -34,7 +34,7 @@ class ProductTest {
     int in = 200;
     int out = 300;
     try (Arena shared = Arena.ofShared();
-        CpuOps ops = new CpuOps(2, precision);
+        CpuOps ops = new CpuOps(2, precision, 0);
         TensorArena arena = ops.arena()) {
       MemorySegment values = shared.allocate(4L * in * out, 4);
       for (long i = 0; i < values.byteSize(); i += 4) {
