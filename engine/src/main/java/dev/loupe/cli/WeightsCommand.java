@@ -8,10 +8,10 @@ import dev.loupe.weights.Gpt2Gguf;
 import dev.loupe.weights.Inspection;
 import dev.loupe.weights.Progress;
 import dev.loupe.weights.RandomCheckpoint;
+import dev.loupe.weights.Vocabulary;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
@@ -113,8 +113,7 @@ final class WeightsCommand {
         throw new IOException(out + " exists already; give a new name or delete it");
       }
       try (Checkpoint checkpoint = Checkpoint.open(in)) {
-        Path folder = Files.isDirectory(in) ? in : in.toAbsolutePath().getParent();
-        write(checkpoint, vocabulary(folder == null ? in : folder), type, terminal);
+        write(checkpoint, Tokenizer.vocabulary(checkpoint), type, terminal);
       }
       if (!quiet) {
         terminal.say("[wrote %s: %d bytes]".formatted(out, Files.size(out)));
@@ -123,32 +122,13 @@ final class WeightsCommand {
     }
 
     private void write(
-        Checkpoint checkpoint, Gpt2Gguf.Vocabulary vocabulary, GgmlType type, Terminal terminal)
+        Checkpoint checkpoint, Vocabulary vocabulary, GgmlType type, Terminal terminal)
         throws IOException {
       writing(
           new ProgressBar(terminal, !quiet, "writing " + out.getFileName()),
           terminal,
           out,
           progress -> Gpt2Gguf.write(checkpoint, vocabulary, type, out, progress));
-    }
-
-    private static Gpt2Gguf.Vocabulary vocabulary(Path folder) throws IOException {
-      List<Gpt2Gguf.Token> tokens = new ArrayList<>();
-      try (Tokenizer tokenizer = Tokenizer.open(folder)) {
-        for (int id = 0; id < tokenizer.size(); id++) {
-          tokens.add(
-              tokenizer.contains(id)
-                  ? new Gpt2Gguf.Token(tokenizer.raw(id), kind(tokenizer, id))
-                  : Gpt2Gguf.Token.unused(id));
-        }
-      }
-      return new Gpt2Gguf.Vocabulary(tokens, Tokenizer.merges(folder));
-    }
-
-    private static Gpt2Gguf.TokenKind kind(Tokenizer tokenizer, int id) {
-      return tokenizer.isSpecial(id)
-          ? Gpt2Gguf.TokenKind.CONTROL
-          : tokenizer.isAdded(id) ? Gpt2Gguf.TokenKind.USER_DEFINED : Gpt2Gguf.TokenKind.NORMAL;
     }
   }
 

@@ -11,6 +11,7 @@ import com.google.gson.JsonParser;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.Vocabulary;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.charset.CharacterCodingException;
@@ -79,6 +80,41 @@ final class TokenizerJson {
     return tokenizer;
   }
 
+  /** Whether {@code folder} has a tokenizer's files, sound or not. */
+  static boolean isIn(Path folder) {
+    return Files.exists(folder.resolve("tokenizer.json"))
+        || (Files.exists(folder.resolve("vocab.json"))
+            && Files.exists(folder.resolve("merges.txt")));
+  }
+
+  /**
+   * The tokenizer that a checkpoint carries.
+   *
+   * @throws IllegalArgumentException if two tokens have one spelling, or a merge is none
+   */
+  static TokenizerJson of(Vocabulary vocabulary) {
+    TokenizerJson tokenizer = new TokenizerJson();
+    for (int id = 0; id < vocabulary.tokens().size(); id++) {
+      Vocabulary.Token token = vocabulary.tokens().get(id);
+      switch (token.kind()) {
+        case NORMAL -> {
+          if (tokenizer.vocab.put(token.spelling(), id) != null) {
+            throw new IllegalArgumentException(
+                "token \"%s\" appears twice".formatted(token.spelling()));
+          }
+        }
+        case SPECIAL, ADDED -> {
+          boolean special = token.kind() == Vocabulary.Kind.SPECIAL;
+          tokenizer.added.add(new AddedToken(token.spelling(), id, special, false, false, false));
+        }
+        case UNUSED -> {}
+      }
+    }
+    vocabulary.merges().forEach(tokenizer::addMerge);
+    tokenizer.preTokenizer = JsonParser.parseString(BYTE_LEVEL);
+    return tokenizer;
+  }
+
   /** Raw spelling to id of the BPE vocabulary. */
   Map<String, Integer> vocab() {
     return vocab;
@@ -87,6 +123,11 @@ final class TokenizerJson {
   /** {@code "left right"}, the first that applies first. */
   List<String> merges() {
     return List.copyOf(merges);
+  }
+
+  /** Whether there are none: then it is no BPE. Files always have them; see {@link #read}. */
+  boolean isWithoutMerges() {
+    return merges.isEmpty() && !hasMerges;
   }
 
   /** Tokens of literal text, special or not. */
@@ -296,8 +337,8 @@ final class TokenizerJson {
       if (vocab.put(token, json.nextInt()) != null) {
         throw new IllegalArgumentException("token \"%s\" appears twice".formatted(token));
       }
-      if (vocab.size() > Vocabulary.MAX_ID) {
-        throw new IllegalArgumentException("more than %d tokens".formatted(Vocabulary.MAX_ID));
+      if (vocab.size() > TokenTable.MAX_ID) {
+        throw new IllegalArgumentException("more than %d tokens".formatted(TokenTable.MAX_ID));
       }
     }
     json.endObject();

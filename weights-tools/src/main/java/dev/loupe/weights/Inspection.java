@@ -2,6 +2,7 @@ package dev.loupe.weights;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import java.lang.foreign.Arena;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Formatter;
@@ -39,13 +40,13 @@ public record Inspection(
     ignored = List.copyOf(ignored);
   }
 
-  /** A tensor without its data. */
-  public record Tensor(String name, DType dtype, List<Long> shape, long elements) {
-    /** Size in the file. */
-    public long bytes() {
-      return elements * dtype.bytes();
-    }
-  }
+  /**
+   * A tensor without its data.
+   *
+   * @param dtype as in the file
+   * @param bytes of the file that it takes
+   */
+  public record Tensor(String name, String dtype, List<Long> shape, long elements, long bytes) {}
 
   /** Where the output head comes from. */
   public enum Head {
@@ -80,7 +81,10 @@ public record Inspection(
   public static Inspection of(Checkpoint checkpoint) {
     List<Tensor> tensors =
         checkpoint.tensors().stream()
-            .map(t -> new Tensor(t.name(), t.dtype(), t.shape(), t.elements()))
+            .map(
+                t ->
+                    new Tensor(
+                        t.name(), t.storedAs(), t.shape(), t.elements(), t.stored().byteSize()))
             .toList();
     return new Inspection(
         checkpoint.source(),
@@ -98,9 +102,11 @@ public record Inspection(
     }
     StoredTensor head = checkpoint.tensor(Gpt2Layout.HEAD);
     StoredTensor wte = checkpoint.tensor("wte.weight");
-    return head.dtype() == wte.dtype() && head.data().mismatch(wte.data()) == -1
-        ? Head.TIED_STORED_TWICE
-        : Head.SEPARATE;
+    try (Arena arena = Arena.ofConfined()) {
+      return head.dtype() == wte.dtype() && head.data(arena).mismatch(wte.data(arena)) == -1
+          ? Head.TIED_STORED_TWICE
+          : Head.SEPARATE;
+    }
   }
 
   /** Number of weights; a tied head counts once. */
@@ -137,8 +143,8 @@ public record Inspection(
     return contexts;
   }
 
-  private TreeSet<DType> dtypes() {
-    TreeSet<DType> dtypes = new TreeSet<>();
+  private TreeSet<String> dtypes() {
+    TreeSet<String> dtypes = new TreeSet<>();
     tensors.forEach(t -> dtypes.add(t.dtype));
     return dtypes;
   }
@@ -156,7 +162,7 @@ public record Inspection(
     }
     out.format("  size         %s (%,d bytes)\n", size(fileBytes), fileBytes);
     out.format("  parameters   %,d\n", parameters());
-    out.format("  stored as    %s\n", join(dtypes()));
+    out.format("  stored as    %s\n", String.join(", ", dtypes()));
     out.format("  head         %s\n", head.text);
     out.format("\n");
     out.format(
@@ -239,14 +245,14 @@ public record Inspection(
     json.addProperty("parameters", parameters());
     json.addProperty("tied", head != Head.SEPARATE);
     JsonArray types = new JsonArray();
-    dtypes().forEach(dtype -> types.add(dtype.name()));
+    dtypes().forEach(types::add);
     json.add("dtypes", types);
     json.add("config", ConfigJson.fields(config));
     JsonArray table = new JsonArray();
     for (Tensor t : tensors) {
       JsonObject row = new JsonObject();
       row.addProperty("name", t.name);
-      row.addProperty("dtype", t.dtype.name());
+      row.addProperty("dtype", t.dtype);
       JsonArray shape = new JsonArray();
       t.shape.forEach(shape::add);
       row.add("shape", shape);
@@ -282,12 +288,6 @@ public record Inspection(
 
   private static String token(int id) {
     return id < 0 ? "none" : Integer.toString(id);
-  }
-
-  private static String join(Iterable<DType> dtypes) {
-    StringBuilder joined = new StringBuilder();
-    dtypes.forEach(dtype -> joined.append(joined.isEmpty() ? "" : ", ").append(dtype));
-    return joined.toString();
   }
 
   /** Bytes in the binary unit that leaves one to four digits before the point. */

@@ -151,7 +151,7 @@ public final class RandomCheckpoint {
       throw new IOException(folder + " is a file; give a new folder");
     }
     List<String> names = new ArrayList<>(List.of(ConfigJson.FILE_NAME));
-    CheckpointReader.FORMATS.forEach(format -> names.add(format.fileName()));
+    names.addAll(CheckpointReader.fixedNames());
     for (String name : names) {
       if (Files.exists(folder.resolve(name))) {
         throw new IOException(

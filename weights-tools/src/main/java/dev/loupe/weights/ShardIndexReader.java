@@ -25,8 +25,8 @@ final class ShardIndexReader implements CheckpointReader {
   private static final int MAX_TENSORS = 100_000;
 
   @Override
-  public String fileName() {
-    return SafetensorsReader.FILE_NAME + ".index.json";
+  public List<String> fileNames() {
+    return List.of(SafetensorsReader.FILE_NAME + ".index.json");
   }
 
   @Override

@@ -17,12 +17,12 @@ class Gpt2GgufTest {
   private static final Gpt2Config WIDE =
       new Gpt2Config(2, 2, 64, 11, 37, 96, Activation.GELU_NEW, 1e-6f, true, false, -1, 36);
 
-  private static final Gpt2Gguf.Vocabulary VOCABULARY =
-      new Gpt2Gguf.Vocabulary(
+  private static final Vocabulary VOCABULARY =
+      new Vocabulary(
           List.of(
-              new Gpt2Gguf.Token("Ġa", Gpt2Gguf.TokenKind.NORMAL),
-              new Gpt2Gguf.Token("<|endoftext|>", Gpt2Gguf.TokenKind.CONTROL),
-              new Gpt2Gguf.Token("né", Gpt2Gguf.TokenKind.USER_DEFINED)),
+              new Vocabulary.Token("Ġa", Vocabulary.Kind.NORMAL),
+              new Vocabulary.Token("<|endoftext|>", Vocabulary.Kind.SPECIAL),
+              new Vocabulary.Token("né", Vocabulary.Kind.ADDED)),
           List.of("Ġ a", "n e"));
 
   @TempDir Path folder;

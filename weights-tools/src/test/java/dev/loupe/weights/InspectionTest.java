@@ -64,12 +64,10 @@ class InspectionTest {
     List<Inspection.Tensor> tensors =
         Gpt2Layout.shapes(xl, false).entrySet().stream()
             .map(
-                e ->
-                    new Inspection.Tensor(
-                        e.getKey(),
-                        DType.F32,
-                        e.getValue(),
-                        e.getValue().stream().reduce(1L, (a, b) -> a * b)))
+                e -> {
+                  long n = e.getValue().stream().reduce(1L, (a, b) -> a * b);
+                  return new Inspection.Tensor(e.getKey(), "F32", e.getValue(), n, 4 * n);
+                })
             .toList();
     Inspection inspection =
         new Inspection(
@@ -149,7 +147,7 @@ class InspectionTest {
               new byte[140]);
         });
     String text = of(folder).text(false);
-    assertContains(text, "h.0.mlp.c_fc.bias", "h.1.mlp.c_fc.bias", "stored as    F32, F16");
+    assertContains(text, "h.0.mlp.c_fc.bias", "h.1.mlp.c_fc.bias", "stored as    F16, F32");
   }
 
   @Test
