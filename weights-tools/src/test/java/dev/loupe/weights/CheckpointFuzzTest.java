@@ -1,12 +1,16 @@
 package dev.loupe.weights;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.SplittableRandom;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -43,12 +47,69 @@ class CheckpointFuzzTest {
     damage(folder, ModelFolder.index(folder), 3);
   }
 
+  @Test
+  void damagedLlmC() throws IOException {
+    Path file = temporary.resolve("m.bin");
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      LlmCFile.write(model, true, 0, file);
+    }
+    damage(file, file, 4);
+  }
+
+  @Test
+  void damagedLlmCTokenizer() throws IOException {
+    Path file = temporary.resolve("m.bin");
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      LlmCFile.write(model, true, 0, file);
+    }
+    List<byte[]> tokens = new ArrayList<>();
+    for (String token : List.of("a", "b", "ab", "aab", "abb", "<|endoftext|>")) {
+      tokens.add(token.getBytes(US_ASCII));
+    }
+    damage(file, LlmCFile.writeTokenizer(tokens, 2, temporary.resolve("gpt2_tokenizer.bin")), 5);
+  }
+
+  /** In every second one the checksums are right, so that what they cover is read. */
+  @Test
+  void damagedTensorFlowIndex() throws IOException {
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      Path folder = TensorFlowFiles.write(model, 2, false, temporary.resolve("tf"));
+      TensorFlowFiles files = TensorFlowFiles.of(model, 2, false);
+      Path index = Files.write(folder.resolve("model.ckpt.index"), files.index());
+      SplittableRandom coin = new SplittableRandom(6);
+      damage(folder, index, 6, bytes -> coin.nextBoolean() ? files.sealed(bytes) : bytes);
+    }
+  }
+
+  @Test
+  void damagedHparams() throws IOException {
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      Path folder = TensorFlowFiles.write(model, 1, false, temporary.resolve("tf"));
+      damage(folder, folder.resolve("hparams.json"), 7);
+    }
+  }
+
+  private Path leastLlmC() throws IOException {
+    return ModelFolder.random(
+        temporary.resolve("m"),
+        ModelFolder.LEAST,
+        new RandomCheckpoint.Layout(DType.BF16, false, false, false));
+  }
+
   private static void damage(Path folder, Path file, long seed) throws IOException {
+    damage(folder, file, seed, bytes -> bytes);
+  }
+
+  /**
+   * @param finish does to a damaged file what an attacker would
+   */
+  private static void damage(Path folder, Path file, long seed, UnaryOperator<byte[]> finish)
+      throws IOException {
     byte[] sound = Files.readAllBytes(file);
     SplittableRandom random = new SplittableRandom(seed);
     int opened = 0;
     for (int round = 0; round < ROUNDS; round++) {
-      byte[] bytes = damaged(sound, random);
+      byte[] bytes = finish.apply(damaged(sound, random));
       Files.write(file, bytes);
       try (Checkpoint checkpoint = Checkpoint.open(folder)) {
         // what opens must be readable to the last element
@@ -86,7 +147,7 @@ class CheckpointFuzzTest {
             sound, random.nextInt(bytes.length - n), bytes, random.nextInt(bytes.length - n), n);
       }
       default -> {
-        byte[] signs = "{}[]\",:-+.eE0\\\n".getBytes(java.nio.charset.StandardCharsets.US_ASCII);
+        byte[] signs = "{}[]\",:-+.eE0\\\n".getBytes(US_ASCII);
         bytes[random.nextInt(bytes.length)] = signs[random.nextInt(signs.length)];
       }
     }
