@@ -294,6 +294,15 @@ public final class Checkpoint implements AutoCloseable {
    * @throws IllegalStateException if the checkpoint is closed
    */
   public String sha256() {
+    return sha256(Progress.NONE);
+  }
+
+  /**
+   * Likewise.
+   *
+   * @param progress hears bytes
+   */
+  public String sha256(Progress progress) {
     MessageDigest digest;
     try {
       digest = MessageDigest.getInstance("SHA-256");
@@ -301,12 +310,15 @@ public final class Checkpoint implements AutoCloseable {
       throw new AssertionError("every Java runtime has SHA-256", e);
     }
     byte[] chunk = new byte[DIGEST_CHUNK];
+    long done = 0;
     for (MappedFile file : files) {
       long size = file.bytes().byteSize();
       for (long at = 0; at < size; at += chunk.length) {
         int n = (int) Math.min(chunk.length, size - at);
         MemorySegment.copy(file.bytes(), at, MemorySegment.ofArray(chunk), 0, n);
         digest.update(chunk, 0, n);
+        done += n;
+        progress.report(done, fileBytes());
       }
     }
     return HexFormat.of().formatHex(digest.digest());
