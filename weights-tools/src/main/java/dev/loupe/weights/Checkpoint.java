@@ -217,7 +217,7 @@ public final class Checkpoint implements AutoCloseable {
   private static TensorData dataOf(CheckpointReader.Entry entry) throws CheckpointException {
     if (entry.data() == null) {
       throw new CheckpointException(
-          "%s: %s is stored as %s; readable are F64, F32, F16 and BF16, and from ggml its blocks"
+          "%s: %s is stored as %s; readable are F64, F32, F16, BF16 and ggml's Q and K types"
               .formatted(
                   entry.file(), StrictJson.shown(entry.name()), StrictJson.shown(entry.dtype())));
     }

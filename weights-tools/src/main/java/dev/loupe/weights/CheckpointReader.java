@@ -20,7 +20,8 @@ interface CheckpointReader {
           new SafetensorsReader(),
           new ShardIndexReader(),
           new TensorFlowReader(),
-          new LlmCReader());
+          new LlmCReader(),
+          new GgufReader());
 
   /**
    * What its file is called in a model's folder, likeliest first; {@code *.gguf} is any with that

@@ -14,7 +14,7 @@ final class Protobuf {
 
   private final MappedFile file;
   private final String what;
-  private final ByteReader in;
+  private final ByteCursor in;
   private int wireType;
   private long value; // a number, or where the bytes start
   private long length;
@@ -27,7 +27,7 @@ final class Protobuf {
   Protobuf(MappedFile file, String what, long begin, long end) {
     this.file = file;
     this.what = what;
-    this.in = new ByteReader(file, what, begin, end);
+    this.in = new ByteCursor(file, begin, end);
   }
 
   /** The number of the next field, whose value is then at hand; 0 at the end. */
@@ -35,22 +35,24 @@ final class Protobuf {
     if (in.atEnd()) {
       return 0;
     }
-    long from = in.at();
-    long tag = in.varint();
+    long from = in.position();
+    long tag = in.varint(what);
     wireType = (int) tag & 7;
     long number = tag >>> 3;
     if (number < 1 || number > (1 << 29) - 1) {
-      throw in.damaged(from, "there is no field %s".formatted(Long.toUnsignedString(number)));
+      throw file.damaged(
+          from, "%s can have no field %s".formatted(what, Long.toUnsignedString(number)));
     }
     switch (wireType) {
-      case VARINT -> value = in.varint();
-      case FIXED64 -> value = in.u64();
-      case FIXED32 -> value = in.u32();
+      case VARINT -> value = in.varint(what);
+      case FIXED64 -> value = in.i64(what);
+      case FIXED32 -> value = in.i32(what);
       case LENGTH -> {
-        length = in.varint();
-        value = in.skip(length);
+        length = in.varint(what);
+        value = in.position();
+        in.skip(length, what);
       }
-      default -> throw in.damaged(from, "there is no wire type %d".formatted(wireType));
+      default -> throw file.damaged(from, "%s has wire type %d".formatted(what, wireType));
     }
     return (int) number;
   }
@@ -75,7 +77,8 @@ final class Protobuf {
 
   private void expect(int expected, String kind) throws CheckpointException {
     if (wireType != expected) {
-      throw in.damaged(in.at(), "the field that ends here is not %s".formatted(kind));
+      throw file.damaged(
+          in.position(), "the field of %s that ends here is not %s".formatted(what, kind));
     }
   }
 }
