@@ -4,8 +4,10 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.HfTokenizer;
 import dev.loupe.weights.Vocabulary;
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -59,10 +61,15 @@ public final class Tokenizer implements AutoCloseable {
     return of(read(checkpoint), checkpoint.source());
   }
 
-  private static TokenizerJson read(Checkpoint checkpoint) throws CheckpointException {
+  private static Path folderOf(Checkpoint checkpoint) {
     Path source = checkpoint.source();
     Path parent = source.toAbsolutePath().getParent();
-    Path folder = Files.isDirectory(source) || parent == null ? source : parent;
+    return Files.isDirectory(source) || parent == null ? source : parent;
+  }
+
+  private static TokenizerJson read(Checkpoint checkpoint) throws CheckpointException {
+    Path source = checkpoint.source();
+    Path folder = folderOf(checkpoint);
     Optional<Vocabulary> own = checkpoint.vocabulary();
     if (own.isEmpty() || TokenizerJson.isIn(folder)) {
       return TokenizerJson.read(folder);
@@ -108,6 +115,31 @@ public final class Tokenizer implements AutoCloseable {
     } catch (IllegalArgumentException e) {
       throw unusable(checkpoint.source(), e);
     }
+  }
+
+  /**
+   * The tokenizer of {@link #open(Checkpoint)} as a tokenizer.json: the file beside the weights, or
+   * one made from what else is there. Empty if there is no tokenizer, or one without merges.
+   *
+   * @throws CheckpointException if there is one and it is broken
+   */
+  public static Optional<byte[]> json(Checkpoint checkpoint) throws CheckpointException {
+    Path folder = folderOf(checkpoint);
+    if (checkpoint.vocabulary().isEmpty() && !TokenizerJson.isIn(folder)) {
+      return Optional.empty();
+    }
+    Vocabulary vocabulary = vocabulary(checkpoint);
+    Path file = folder.resolve(TokenizerJson.FILE_NAME);
+    if (Files.exists(file)) {
+      try {
+        return Optional.of(Files.readAllBytes(file));
+      } catch (IOException e) {
+        throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
+      }
+    }
+    return vocabulary.merges().isEmpty()
+        ? Optional.empty()
+        : Optional.of(HfTokenizer.json(vocabulary));
   }
 
   private static Vocabulary.Kind kind(TokenTable table, int id) {

@@ -16,7 +16,12 @@ import org.jspecify.annotations.Nullable;
 interface CheckpointReader {
   /** All formats, in the order in which a file's content is tried and a folder searched. */
   List<CheckpointReader> FORMATS =
-      List.of(new SafetensorsReader(), new ShardIndexReader(), new GgufReader());
+      List.of(
+          new SafetensorsReader(),
+          new ShardIndexReader(),
+          new TensorFlowReader(),
+          new GgufReader(),
+          new LlmCReader());
 
   /**
    * What its file is called in a model's folder, likeliest first; {@code *.gguf} is any with that

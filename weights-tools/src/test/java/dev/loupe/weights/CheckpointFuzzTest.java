@@ -1,5 +1,6 @@
 package dev.loupe.weights;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
@@ -10,8 +11,11 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.SplittableRandom;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -52,6 +56,48 @@ class CheckpointFuzzTest {
   }
 
   @Test
+  void damagedLlmC() throws IOException {
+    Path file = temporary.resolve("m.bin");
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      LlmCFile.write(model, true, 0, file);
+    }
+    damage(file, file, 4);
+  }
+
+  @Test
+  void damagedLlmCTokenizer() throws IOException {
+    Path file = temporary.resolve("m.bin");
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      LlmCFile.write(model, true, 0, file);
+    }
+    List<byte[]> tokens = new ArrayList<>();
+    for (String token : List.of("a", "b", "ab", "aab", "abb", "<|endoftext|>")) {
+      tokens.add(token.getBytes(US_ASCII));
+    }
+    damage(file, LlmCFile.writeTokenizer(tokens, 2, temporary.resolve("gpt2_tokenizer.bin")), 5);
+  }
+
+  /** In every second one the checksums are right, so that what they cover is read. */
+  @Test
+  void damagedTensorFlowIndex() throws IOException {
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      Path folder = TensorFlowFiles.write(model, 2, false, temporary.resolve("tf"));
+      TensorFlowFiles files = TensorFlowFiles.of(model, 2, false);
+      Path index = Files.write(folder.resolve("model.ckpt.index"), files.index());
+      SplittableRandom coin = new SplittableRandom(6);
+      damage(folder, index, 6, 1, bytes -> coin.nextBoolean() ? files.sealed(bytes) : bytes);
+    }
+  }
+
+  @Test
+  void damagedHparams() throws IOException {
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      Path folder = TensorFlowFiles.write(model, 1, false, temporary.resolve("tf"));
+      damage(folder, folder.resolve("hparams.json"), 7);
+    }
+  }
+
+  @Test
   void damagedGguf() throws IOException {
     GgufModel model = new GgufModel(2, 32, 32, 3, 5, true);
     model
@@ -63,24 +109,33 @@ class CheckpointFuzzTest {
         .u32("tokenizer.ggml.eos_token_id", 3);
     var _ = model.file.pair("x", 9).number(9, 4).number(1, 8).number(8, 4).number(0, 8);
     Path file = Files.write(temporary.resolve("m.gguf"), model.file.bytes());
-    damage(file, file, 4);
+    damage(file, file, 8);
     var _ = Files.write(file, model.file.bytes());
-    damage(file, file, 5, 0.1); // where the numbers are
+    damage(file, file, 9, 0.1, bytes -> bytes); // where the numbers are
+  }
+
+  private Path leastLlmC() throws IOException {
+    return ModelFolder.random(
+        temporary.resolve("m"),
+        ModelFolder.LEAST,
+        new RandomCheckpoint.Layout(DType.BF16, false, false, false));
   }
 
   private void damage(Path source, Path file, long seed) throws IOException {
-    damage(source, file, seed, 1);
+    damage(source, file, seed, 1, bytes -> bytes);
   }
 
   /**
    * @param part of the file, from its beginning, that is damaged
+   * @param finish does to a damaged file what an attacker would
    */
-  private void damage(Path source, Path file, long seed, double part) throws IOException {
+  private void damage(Path source, Path file, long seed, double part, UnaryOperator<byte[]> finish)
+      throws IOException {
     byte[] sound = Files.readAllBytes(file);
     SplittableRandom random = new SplittableRandom(seed);
     int opened = 0;
     for (int round = 0; round < ROUNDS; round++) {
-      Files.write(file, damaged(sound, (int) (part * sound.length), random));
+      Files.write(file, finish.apply(damaged(sound, (int) (part * sound.length), random)));
       String what = "seed " + seed + " round " + round;
       long bytes = THREAD.getCurrentThreadAllocatedBytes();
       long nanos = THREAD.getCurrentThreadCpuTime();
@@ -142,7 +197,7 @@ class CheckpointFuzzTest {
         }
       }
       default -> {
-        byte[] signs = "{}[]\",:-+.eE0\\\n".getBytes(java.nio.charset.StandardCharsets.US_ASCII);
+        byte[] signs = "{}[]\",:-+.eE0\\\n".getBytes(US_ASCII);
         bytes[at] = signs[random.nextInt(signs.length)];
       }
     }
