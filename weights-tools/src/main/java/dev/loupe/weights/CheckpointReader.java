@@ -20,8 +20,8 @@ interface CheckpointReader {
           new SafetensorsReader(),
           new ShardIndexReader(),
           new TensorFlowReader(),
-          new LlmCReader(),
-          new GgufReader());
+          new GgufReader(),
+          new LlmCReader());
 
   /**
    * What its file is called in a model's folder, likeliest first; {@code *.gguf} is any with that

@@ -38,28 +38,25 @@ final class GgufMetadata {
   }
 
   /**
-   * Reads so many pairs.
+   * Reads their number and so many pairs.
    *
    * @throws CheckpointException if they break the format's rules
    */
-  static GgufMetadata read(ByteCursor in, long pairs, String file) throws CheckpointException {
-    if (pairs < 0 || pairs > MAX_PAIRS) {
-      throw new CheckpointException(
-          "%s announces %s metadata, more than %d"
-              .formatted(file, Long.toUnsignedString(pairs), MAX_PAIRS));
-    }
+  static GgufMetadata read(ByteReader in, String file) throws CheckpointException {
+    int pairs = in.count64(MAX_PAIRS, "the number of metadata");
     GgufMetadata metadata = new GgufMetadata(file);
     Set<String> keys = new HashSet<>();
-    for (long i = 0; i < pairs; i++) {
-      String key = in.utf8((int) in.count64(MAX_KEY, "the length of a key"), "a key");
+    for (int i = 0; i < pairs; i++) {
+      String key = in.utf8(in.count64(MAX_KEY, "the length of a key"), "a key");
+      String what = StrictJson.shown(key);
       if (!keys.add(key)) {
-        throw new CheckpointException("%s gives %s twice".formatted(file, StrictJson.shown(key)));
+        throw new CheckpointException("%s gives %s twice".formatted(file, what));
       }
-      int type = in.i32("the type of " + StrictJson.shown(key));
+      int type = in.u32();
       if (isNeeded(key)) {
-        metadata.values.put(key, metadata.value(in, type, key));
+        metadata.values.put(key, metadata.value(in, type, what));
       } else {
-        metadata.skip(in, type, key, 0);
+        metadata.skip(in, type, what, 0);
       }
     }
     return metadata;
@@ -74,26 +71,25 @@ final class GgufMetadata {
             && !key.equals("tokenizer.ggml.scores")); // of other tokenizers, and as many as tokens
   }
 
-  private Object value(ByteCursor in, int type, String key) throws CheckpointException {
-    String what = StrictJson.shown(key);
+  private Object value(ByteReader in, int type, String what) throws CheckpointException {
     return switch (type) {
-      case 0, 7 -> (long) in.u8(what);
-      case 1 -> (long) (byte) in.u8(what);
-      case 2 -> (long) Short.toUnsignedInt(in.i16(what));
-      case 3 -> (long) in.i16(what);
-      case 4 -> Integer.toUnsignedLong(in.i32(what));
-      case 5 -> (long) in.i32(what);
-      case FLOAT32 -> (double) Float.intBitsToFloat(in.i32(what));
+      case 0, 7 -> (long) in.u8();
+      case 1 -> (long) (byte) in.u8();
+      case 2 -> (long) Short.toUnsignedInt(in.u16());
+      case 3 -> (long) in.u16();
+      case 4 -> Integer.toUnsignedLong(in.u32());
+      case 5 -> (long) in.u32();
+      case FLOAT32 -> (double) Float.intBitsToFloat(in.u32());
       case STRING -> string(in, what);
-      case ARRAY -> array(in, key);
-      case 10, 11 -> in.i64(what);
-      case FLOAT64 -> Double.longBitsToDouble(in.i64(what));
+      case ARRAY -> array(in, what);
+      case 10, 11 -> in.u64();
+      case FLOAT64 -> Double.longBitsToDouble(in.u64());
       default -> throw unknownType(in, type, what);
     };
   }
 
-  private String string(ByteCursor in, String what) throws CheckpointException {
-    int length = (int) in.count64(MAX_STRING, "the length of " + what);
+  private String string(ByteReader in, String what) throws CheckpointException {
+    int length = in.count64(MAX_STRING, "the length of " + what);
     characters += length;
     if (characters > MAX_CHARACTERS) {
       throw new CheckpointException(
@@ -103,46 +99,41 @@ final class GgufMetadata {
     return in.utf8(length, what);
   }
 
-  private List<Object> array(ByteCursor in, String key) throws CheckpointException {
-    String what = StrictJson.shown(key);
-    int type = in.i32("the type of the elements of " + what);
-    int length = (int) in.count64(MAX_ELEMENTS, "the length of " + what);
+  private List<Object> array(ByteReader in, String what) throws CheckpointException {
+    int type = in.u32();
+    int length = in.count64(MAX_ELEMENTS, "the length of " + what);
     if (type == ARRAY) {
-      throw new CheckpointException("%s: %s is an array of arrays".formatted(file, what));
+      throw in.damaged(in.at(), what + " is an array of arrays");
     }
     List<Object> elements = new ArrayList<>();
     for (int i = 0; i < length; i++) {
-      elements.add(value(in, type, key));
+      elements.add(value(in, type, what));
     }
     return elements;
   }
 
-  private void skip(ByteCursor in, int type, String key, int depth) throws CheckpointException {
-    String what = StrictJson.shown(key);
-    switch (type) {
-      case STRING -> in.skip(in.i64("the length of " + what), what);
-      case ARRAY -> {
-        if (depth == DEEPEST) {
-          throw new CheckpointException(
-              "%s: %s is nested deeper than %d levels".formatted(file, what, DEEPEST));
-        }
-        int of = in.i32("the type of the elements of " + what);
-        long length = in.i64("the length of " + what);
-        if (of == STRING || of == ARRAY) {
-          for (long i = 0; Long.compareUnsigned(i, length) < 0; i++) {
-            skip(in, of, key, depth + 1);
-          }
-        } else {
-          int size = size(in, of, what);
-          // more elements than a file has bytes must not wrap around to few
-          in.skip(length < 0 || length > Long.MAX_VALUE / size ? -1 : length * size, what);
-        }
+  private void skip(ByteReader in, int type, String what, int depth) throws CheckpointException {
+    if (type != ARRAY) {
+      var _ = in.skip(type == STRING ? in.u64() : size(in, type, what));
+      return;
+    }
+    if (depth == DEEPEST) {
+      throw in.damaged(in.at(), "%s is nested deeper than %d levels".formatted(what, DEEPEST));
+    }
+    int of = in.u32();
+    long length = in.u64();
+    if (of == STRING || of == ARRAY) {
+      for (long i = 0; Long.compareUnsigned(i, length) < 0; i++) {
+        skip(in, of, what, depth + 1);
       }
-      default -> in.skip(size(in, type, what), what);
+    } else {
+      int size = size(in, of, what);
+      // more elements than a file has bytes must not wrap around to few
+      var _ = in.skip(length < 0 || length > Long.MAX_VALUE / size ? -1 : length * size);
     }
   }
 
-  private int size(ByteCursor in, int type, String what) throws CheckpointException {
+  private static int size(ByteReader in, int type, String what) throws CheckpointException {
     return switch (type) {
       case 0, 1, 7 -> 1;
       case 2, 3 -> 2;
@@ -152,10 +143,9 @@ final class GgufMetadata {
     };
   }
 
-  private CheckpointException unknownType(ByteCursor in, int type, String what) {
-    return new CheckpointException(
-        "%s: before byte %d, %s has the type %s, which GGUF does not know"
-            .formatted(file, in.position(), what, Integer.toUnsignedString(type)));
+  private static CheckpointException unknownType(ByteReader in, int type, String what) {
+    return in.damaged(
+        in.at(), "%s is of the unknown type %s".formatted(what, Integer.toUnsignedString(type)));
   }
 
   /** A whole number, if there is one under this key. */

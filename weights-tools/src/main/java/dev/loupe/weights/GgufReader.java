@@ -40,16 +40,14 @@ final class GgufReader implements CheckpointReader {
 
   @Override
   public Contents read(MappedFile file, Arena arena) throws CheckpointException {
-    ByteCursor in = new ByteCursor(file);
-    in.skip(MAGIC.length, "the magic number");
-    checkVersion(in.i32("the version"), file.path());
-    long tensors = in.count64(MAX_TENSORS, "the number of tensors");
-    GgufMetadata metadata =
-        GgufMetadata.read(in, in.i64("the number of metadata"), file.path().toString());
+    ByteReader in = new ByteReader(file, "its header", MAGIC.length, file.bytes().byteSize());
+    checkVersion(in.u32(), file.path());
+    int tensors = in.count64(MAX_TENSORS, "the number of tensors");
+    GgufMetadata metadata = GgufMetadata.read(in, file.path().toString());
     checkArchitecture(metadata, file.path());
     Map<String, Row> rows = rows(in, tensors, file.path());
     in.align(alignment(metadata, file.path()));
-    MemorySegment data = file.bytes().asSlice(in.position());
+    MemorySegment data = file.bytes().asSlice(in.at());
     List<Entry> entries = new ArrayList<>();
     for (Map.Entry<String, Row> row : rows.entrySet()) {
       entries.add(entry(row.getKey(), row.getValue(), data, file.path()));
@@ -100,19 +98,19 @@ final class GgufReader implements CheckpointReader {
   /** One line of the table of tensors; {@code shape} is outermost first. */
   private record Row(List<Long> shape, int type, long offset) {}
 
-  private static Map<String, Row> rows(ByteCursor in, long tensors, Path file)
+  private static Map<String, Row> rows(ByteReader in, int tensors, Path file)
       throws CheckpointException {
     Map<String, Row> rows = new LinkedHashMap<>();
-    for (long i = 0; i < tensors; i++) {
+    for (int i = 0; i < tensors; i++) {
       String name =
-          in.utf8((int) in.count64(MAX_NAME, "the length of a tensor's name"), "a tensor's name");
+          in.utf8(in.count64(MAX_NAME, "the length of a tensor's name"), "a tensor's name");
       String what = StrictJson.shown(name);
       int rank = in.count32(MAX_RANK, "the rank of " + what);
       List<Long> shape = new ArrayList<>();
       for (int d = 0; d < rank; d++) {
-        shape.addFirst(in.count64(Integer.MAX_VALUE, "an extent of " + what));
+        shape.addFirst((long) in.count64(Integer.MAX_VALUE, "an extent of " + what));
       }
-      Row row = new Row(shape, in.i32("the type of " + what), in.i64("the offset of " + what));
+      Row row = new Row(shape, in.u32(), in.u64());
       if (rows.put(name, row) != null) {
         throw new CheckpointException("%s lists %s twice".formatted(file, what));
       }

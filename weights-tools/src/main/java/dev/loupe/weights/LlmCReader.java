@@ -2,8 +2,6 @@ package dev.loupe.weights;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -61,33 +59,33 @@ final class LlmCReader implements CheckpointReader {
     if (file.bytes().byteSize() < Integer.BYTES) {
       return false;
     }
-    int magic = first(file);
+    int magic = file.bytes().get(ByteReader.U32, 0);
     return magic == MAGIC || magic == STATE_MAGIC || magic == LlmCTokenizer.MAGIC;
   }
 
   @Override
   public Contents read(MappedFile file, Arena arena) throws CheckpointException {
-    int magic = first(file);
+    int magic = file.bytes().get(ByteReader.U32, 0);
     if (magic != MAGIC) {
       throw new CheckpointException(
           "%s is llm.c's %s, not its model: give the .bin whose first number is %d"
               .formatted(file.path(), magic == STATE_MAGIC ? "debug state" : "tokenizer", MAGIC));
     }
     long size = file.bytes().byteSize();
-    ByteCursor header = new ByteCursor(file, Integer.BYTES, size);
-    DType dtype = dtypeOf(file, header.i32("the header"));
+    ByteReader header = new ByteReader(file, "the header", Integer.BYTES, size);
+    DType dtype = dtypeOf(file, header.u32());
     Optional<LlmCTokenizer> tokenizer = LlmCTokenizer.beside(file.path());
-    int positions = header.i32("the header");
-    int vocabulary = header.i32("the header");
+    int positions = header.u32();
+    int vocabulary = header.u32();
     int endOfText = tokenizer.map(LlmCTokenizer::endOfText).orElse(Gpt2Config.END_OF_TEXT);
     Gpt2Config config = config(file, header, positions, vocabulary, endOfText);
-    long paddedRows = header.i32("the header");
+    long paddedRows = header.u32();
     if (paddedRows < vocabulary) {
       throw new CheckpointException(
           "%s: its header at byte 28 announces %d rows for a vocabulary of %d"
               .formatted(file.path(), paddedRows, vocabulary));
     }
-    header.skip(HEADER_BYTES - header.position(), "the header");
+    header.skip(HEADER_BYTES - header.at());
     Map<String, List<Long>> shapes = Gpt2Layout.shapes(config, false);
     long weights = shapes.values().stream().mapToLong(LlmCReader::elements).sum();
     long padding = (paddedRows - vocabulary) * config.nEmbd();
@@ -106,10 +104,6 @@ final class LlmCReader implements CheckpointReader {
         List.of());
   }
 
-  private static int first(MappedFile file) {
-    return file.bytes().get(ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN), 0);
-  }
-
   private static DType dtypeOf(MappedFile file, int version) throws CheckpointException {
     return switch (version) {
       case 3 -> DType.F32;
@@ -122,11 +116,11 @@ final class LlmCReader implements CheckpointReader {
   }
 
   private static Gpt2Config config(
-      MappedFile file, ByteCursor header, int positions, int vocabulary, int endOfText)
+      MappedFile file, ByteReader header, int positions, int vocabulary, int endOfText)
       throws CheckpointException {
-    int layers = header.i32("the header");
-    int heads = header.i32("the header");
-    int width = header.i32("the header");
+    int layers = header.u32();
+    int heads = header.u32();
+    int width = header.u32();
     try {
       return Gpt2Config.openAi(layers, heads, width, positions, vocabulary, endOfText);
     } catch (IllegalArgumentException e) {

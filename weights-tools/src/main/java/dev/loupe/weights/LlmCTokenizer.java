@@ -3,6 +3,7 @@ package dev.loupe.weights;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -50,24 +51,24 @@ record LlmCTokenizer(Vocabulary vocabulary, int endOfText) {
       throw new CheckpointException(
           "%s has %d bytes, too many for a tokenizer".formatted(file.path(), size));
     }
-    ByteCursor in = new ByteCursor(file);
-    if (in.i32("the header") != MAGIC) {
+    ByteReader in = new ByteReader(file, "the tokenizer", 0, size);
+    if (in.u32() != MAGIC) {
       throw new CheckpointException(
           "%s is no tokenizer of llm.c: its first number is not %d".formatted(file.path(), MAGIC));
     }
-    int version = in.i32("the header");
+    int version = in.u32();
     if (version != 1 && version != 2) {
       throw new CheckpointException(
           "%s: its header at byte 4 says version %d; readable are 1 and 2"
               .formatted(file.path(), version));
     }
-    long count = Integer.toUnsignedLong(in.i32("the header"));
-    long end = version == 1 ? count - 1 : in.i32("the header"); // GPT-2's is the last
-    in.skip(LlmCReader.HEADER_BYTES - in.position(), "the header");
-    if (count == 0 || count > size - in.position()) {
+    long count = in.u32() & 0xFFFFFFFFL;
+    long end = version == 1 ? count - 1 : in.u32(); // GPT-2's is the last
+    in.skip(LlmCReader.HEADER_BYTES - in.at());
+    if (count == 0 || count > size - in.at()) {
       throw new CheckpointException(
           "%s: its header at byte 8 announces %d tokens, and %d bytes follow it"
-              .formatted(file.path(), count, size - in.position()));
+              .formatted(file.path(), count, size - in.at()));
     }
     if (end < 0 || end >= count) {
       throw new CheckpointException(
@@ -83,16 +84,16 @@ record LlmCTokenizer(Vocabulary vocabulary, int endOfText) {
     }
   }
 
-  private static List<byte[]> tokens(ByteCursor in, MappedFile file, int count)
+  private static List<byte[]> tokens(ByteReader in, MappedFile file, int count)
       throws CheckpointException {
     List<byte[]> tokens = new ArrayList<>(count);
     for (int id = 0; id < count; id++) {
-      tokens.add(in.bytes(in.u8("a token"), "a token"));
+      int length = in.u8();
+      tokens.add(file.bytes().asSlice(in.skip(length), length).toArray(ValueLayout.JAVA_BYTE));
     }
     if (!in.atEnd()) {
       throw new CheckpointException(
-          "%s goes on after its %d tokens, at byte %d"
-              .formatted(file.path(), count, in.position()));
+          "%s goes on after its %d tokens, at byte %d".formatted(file.path(), count, in.at()));
     }
     return tokens;
   }

@@ -54,11 +54,6 @@ record MappedFile(Path path, MemorySegment bytes) {
     }
   }
 
-  /** That there is something wrong at a place in the file. */
-  CheckpointException damaged(long at, String fault) {
-    return new CheckpointException("%s is damaged at byte %d: %s".formatted(path, at, fault));
-  }
-
   boolean startsWith(byte[] prefix) {
     MemorySegment expected = MemorySegment.ofArray(prefix);
     return bytes.byteSize() >= prefix.length

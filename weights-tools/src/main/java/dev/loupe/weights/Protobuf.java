@@ -14,7 +14,7 @@ final class Protobuf {
 
   private final MappedFile file;
   private final String what;
-  private final ByteCursor in;
+  private final ByteReader in;
   private int wireType;
   private long value; // a number, or where the bytes start
   private long length;
@@ -27,7 +27,7 @@ final class Protobuf {
   Protobuf(MappedFile file, String what, long begin, long end) {
     this.file = file;
     this.what = what;
-    this.in = new ByteCursor(file, begin, end);
+    this.in = new ByteReader(file, what, begin, end);
   }
 
   /** The number of the next field, whose value is then at hand; 0 at the end. */
@@ -35,24 +35,22 @@ final class Protobuf {
     if (in.atEnd()) {
       return 0;
     }
-    long from = in.position();
-    long tag = in.varint(what);
+    long from = in.at();
+    long tag = in.varint();
     wireType = (int) tag & 7;
     long number = tag >>> 3;
     if (number < 1 || number > (1 << 29) - 1) {
-      throw file.damaged(
-          from, "%s can have no field %s".formatted(what, Long.toUnsignedString(number)));
+      throw in.damaged(from, "there is no field %s".formatted(Long.toUnsignedString(number)));
     }
     switch (wireType) {
-      case VARINT -> value = in.varint(what);
-      case FIXED64 -> value = in.i64(what);
-      case FIXED32 -> value = in.i32(what);
+      case VARINT -> value = in.varint();
+      case FIXED64 -> value = in.u64();
+      case FIXED32 -> value = in.u32();
       case LENGTH -> {
-        length = in.varint(what);
-        value = in.position();
-        in.skip(length, what);
+        length = in.varint();
+        value = in.skip(length);
       }
-      default -> throw file.damaged(from, "%s has wire type %d".formatted(what, wireType));
+      default -> throw in.damaged(from, "there is no wire type %d".formatted(wireType));
     }
     return (int) number;
   }
@@ -77,8 +75,7 @@ final class Protobuf {
 
   private void expect(int expected, String kind) throws CheckpointException {
     if (wireType != expected) {
-      throw file.damaged(
-          in.position(), "the field of %s that ends here is not %s".formatted(what, kind));
+      throw in.damaged(in.at(), "the field that ends here is not %s".formatted(kind));
     }
   }
 }

@@ -2,7 +2,6 @@ package dev.loupe.weights;
 
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 
-import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
@@ -30,7 +29,6 @@ import java.util.zip.CRC32C;
 final class SortedTable {
   private static final ValueLayout.OfLong U64 =
       ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-  private static final ValueLayout.OfByte BYTE = ValueLayout.JAVA_BYTE;
   private static final long MAGIC = 0xDB4775248B80FB57L;
   private static final int FOOTER_BYTES = 48;
   private static final int TRAILER_BYTES = 5;
@@ -71,15 +69,15 @@ final class SortedTable {
       throw new CheckpointException(
           "%s has %d bytes, too many for an index of tensors".formatted(file.path(), size));
     }
-    ByteCursor footer = new ByteCursor(file, size - FOOTER_BYTES, size - Long.BYTES);
-    footer.varint("a handle");
-    footer.varint("a handle"); // so much for the meta block
+    ByteReader footer = new ByteReader(file, "the footer", size - FOOTER_BYTES, size - Long.BYTES);
+    footer.varint();
+    footer.varint(); // so much for the meta block
     SortedTable index = new SortedTable(file);
     index.readBlock(footer, 0);
     SortedTable table = new SortedTable(file);
     long readTo = 0; // data blocks follow one another, so that no byte is read twice
     for (Row block : index.rows) {
-      ByteCursor handle = new ByteCursor(file, block.begin, block.end);
+      ByteReader handle = new ByteReader(file, "a handle", block.begin, block.end);
       readTo = table.readBlock(handle, readTo);
     }
     return table.rows;
@@ -91,53 +89,53 @@ final class SortedTable {
    * @param first where the block may begin
    * @return the end of the block
    */
-  private long readBlock(ByteCursor handle, long first) throws CheckpointException {
-    long where = handle.position();
-    long offset = handle.varint("a handle");
-    long size = handle.varint("a handle");
+  private long readBlock(ByteReader handle, long first) throws CheckpointException {
+    long where = handle.at();
+    long offset = handle.varint();
+    long size = handle.varint();
     long limit = file.bytes().byteSize() - FOOTER_BYTES - TRAILER_BYTES;
     if (offset < first || size < Integer.BYTES || offset > limit || size > limit - offset) {
-      throw file.damaged(
+      throw handle.damaged(
           where,
           "no block can have %s bytes from byte %s on"
               .formatted(Long.toUnsignedString(size), Long.toUnsignedString(offset)));
     }
     long end = offset + size;
     checkTrailer(offset, end);
-    ByteCursor last = new ByteCursor(file, end - Integer.BYTES, end);
-    long restarts = Integer.toUnsignedLong(last.i32("a block"));
+    ByteReader last = new ByteReader(file, "a block", end - Integer.BYTES, end);
+    long restarts = last.u32() & 0xFFFFFFFFL;
     long restartBytes = Integer.BYTES * (restarts + 1);
     if (restartBytes > size) {
-      throw file.damaged(
+      throw last.damaged(
           end - Integer.BYTES, "%d bytes hold no %d restarts".formatted(size, restarts));
     }
-    readEntries(new ByteCursor(file, offset, end - restartBytes));
+    readEntries(new ByteReader(file, "a block", offset, end - restartBytes));
     return end + TRAILER_BYTES;
   }
 
   private void checkTrailer(long offset, long end) throws CheckpointException {
-    ByteCursor trailer = new ByteCursor(file, end, end + TRAILER_BYTES);
-    int compression = trailer.u8("a block");
+    ByteReader trailer = new ByteReader(file, "a block", end, end + TRAILER_BYTES);
+    int compression = trailer.u8();
     if (compression != 0) {
       throw new CheckpointException(
           "%s: the block at byte %d is compressed (type %d), as no checkpoint's index is"
               .formatted(file.path(), offset, compression));
     }
-    if (trailer.i32("a block") != checksum(file, offset, end + 1)) {
-      throw file.damaged(offset, "a block fails its checksum; copy or download it again");
+    if (trailer.u32() != checksum(file, offset, end + 1)) {
+      throw trailer.damaged(offset, "it fails its checksum; copy or download it again");
     }
   }
 
-  private void readEntries(ByteCursor in) throws CheckpointException {
+  private void readEntries(ByteReader in) throws CheckpointException {
     byte[] key = new byte[MAX_KEY];
     int length = 0;
     while (!in.atEnd()) {
-      long where = in.position();
-      long shared = in.varint("an entry");
-      long further = in.varint("an entry");
-      long valueBytes = in.varint("an entry");
+      long where = in.at();
+      long shared = in.varint();
+      long further = in.varint();
+      long valueBytes = in.varint();
       if (shared < 0 || shared > length || further < 0 || further > MAX_KEY - shared) {
-        throw file.damaged(
+        throw in.damaged(
             where,
             "no key of up to %d bytes adds %s to %s of a key of %d bytes"
                 .formatted(
@@ -146,26 +144,27 @@ final class SortedTable {
                     Long.toUnsignedString(shared),
                     length));
       }
-      MemorySegment.copy(in.segment(further, "a key"), BYTE, 0, key, (int) shared, (int) further);
+      long from = in.skip(further);
       length = (int) (shared + further);
-      long begin = in.position();
-      in.skip(valueBytes, "a value");
-      add(new Row(new String(key, 0, length, ISO_8859_1), begin, in.position()));
+      for (int i = (int) shared; i < length; i++) {
+        key[i] = file.byteAt(from + i - shared);
+      }
+      add(new String(key, 0, length, ISO_8859_1), in.skip(valueBytes), in);
     }
   }
 
-  private void add(Row row) throws CheckpointException {
+  private void add(String key, long begin, ByteReader in) throws CheckpointException {
     if (rows.size() == MAX_ROWS) {
       throw new CheckpointException(
           "%s lists more than %d tensors, too many for a GPT-2".formatted(file.path(), MAX_ROWS));
     }
-    if (!rows.isEmpty() && rows.getLast().key.compareTo(row.key) >= 0) {
-      throw file.damaged(
-          row.begin,
+    if (!rows.isEmpty() && rows.getLast().key.compareTo(key) >= 0) {
+      throw in.damaged(
+          begin,
           "%s stands after %s, which is not the order of a table"
-              .formatted(StrictJson.shown(row.key), StrictJson.shown(rows.getLast().key)));
+              .formatted(StrictJson.shown(key), StrictJson.shown(rows.getLast().key)));
     }
-    rows.add(row);
+    rows.add(new Row(key, begin, in.at()));
   }
 
   /**

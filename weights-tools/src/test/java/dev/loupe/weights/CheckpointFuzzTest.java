@@ -62,9 +62,9 @@ class CheckpointFuzzTest {
       LlmCFile.write(model, true, 0, file);
     }
     byte[] sound = Files.readAllBytes(file);
-    damage(file, file, 8);
+    damage(file, file, 4);
     Files.write(file, sound);
-    damage(file, file, 9, 32.0 / sound.length); // where the numbers are
+    damage(file, file, 10, 32.0 / sound.length, bytes -> bytes); // where the numbers are
   }
 
   @Test
@@ -100,13 +100,6 @@ class CheckpointFuzzTest {
     }
   }
 
-  private Path leastLlmC() throws IOException {
-    return ModelFolder.random(
-        temporary.resolve("m"),
-        ModelFolder.LEAST,
-        new RandomCheckpoint.Layout(DType.BF16, false, false, false));
-  }
-
   @Test
   void damagedGguf() throws IOException {
     GgufModel model = new GgufModel(2, 32, 32, 3, 5, true);
@@ -119,23 +112,24 @@ class CheckpointFuzzTest {
         .u32("tokenizer.ggml.eos_token_id", 3);
     var _ = model.file.pair("x", 9).number(9, 4).number(1, 8).number(8, 4).number(0, 8);
     Path file = Files.write(temporary.resolve("m.gguf"), model.file.bytes());
-    damage(file, file, 4);
+    damage(file, file, 8);
     var _ = Files.write(file, model.file.bytes());
-    damage(file, file, 5, 0.1); // where the numbers are
+    damage(file, file, 9, 0.1, bytes -> bytes); // where the numbers are
+  }
+
+  private Path leastLlmC() throws IOException {
+    return ModelFolder.random(
+        temporary.resolve("m"),
+        ModelFolder.LEAST,
+        new RandomCheckpoint.Layout(DType.BF16, false, false, false));
   }
 
   private void damage(Path source, Path file, long seed) throws IOException {
-    damage(source, file, seed, 1);
+    damage(source, file, seed, 1, bytes -> bytes);
   }
 
   /**
    * @param part of the file, from its beginning, that is damaged
-   */
-  private void damage(Path source, Path file, long seed, double part) throws IOException {
-    damage(source, file, seed, part, bytes -> bytes);
-  }
-
-  /**
    * @param finish does to a damaged file what an attacker would
    */
   private void damage(Path source, Path file, long seed, double part, UnaryOperator<byte[]> finish)

@@ -273,7 +273,7 @@ class GgufReaderTest {
     refused(f -> f.u32("general.alignment", 0), "general.alignment is 0");
     refused(f -> f.u32("general.alignment", 48), "general.alignment is 48");
     refused(f -> f.u32("tokenizer.ggml.eos_token_id", 7), "eos_token_id 7");
-    refused(f -> f.pair("x", 13), "x has the type 13");
+    refused(f -> f.pair("x", 13), "x is of the unknown type 13");
     GgufBytes unknown = small().file.tensor("x", 99, new byte[4], 1);
     try (Checkpoint checkpoint = Checkpoint.open(write(unknown))) {
       assertEquals(List.of("x"), checkpoint.ignored());
@@ -284,11 +284,11 @@ class GgufReaderTest {
   @ValueSource(longs = {-1, 1L << 61, Long.MIN_VALUE, 1 << 30})
   void refusesLengthsThatNoFileHas(long length) throws IOException {
     for (int of : new int[] {0, 4, 8, 9, 12}) {
-      refused(f -> f.pair("x", 9).number(of, 4).number(length, 8), "byte ", "x");
+      refused(f -> f.pair("x", 9).number(of, 4).number(length, 8), "byte ");
       refused(f -> f.pair("tokenizer.ggml.tokens", 9).number(of, 4).number(length, 8), "byte");
     }
-    refused(f -> f.pair("x", 8).number(length, 8), "x at byte");
-    refused(f -> f.pair("general.name", 8).number(length, 8), "general.name at byte");
+    refused(f -> f.pair("x", 8).number(length, 8), "at byte");
+    refused(f -> f.pair("general.name", 8).number(length, 8), "at byte");
   }
 
   @Test

@@ -225,7 +225,7 @@ class TensorFlowReaderTest {
           {"slices", "3a 00", "slices"},
           {"dim", "12 0d 12 0b 08 ff ff ff ff ff ff ff ff ff 01", "shape [-1]"},
           {"varint", "08 ff ff ff ff ff ff ff ff ff ff 01", "more than 10 bytes"},
-          {"length", "12 7f", "takes 127 bytes"},
+          {"length", "12 7f", "127 more bytes"},
           {"group", "0b", "wire type 3"},
           {"field", "00", "no field 0"},
           {"kind", "0a 00", "not a number"},
