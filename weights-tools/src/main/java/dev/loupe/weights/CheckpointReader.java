@@ -15,7 +15,13 @@ import org.jspecify.annotations.Nullable;
  */
 interface CheckpointReader {
   /** All formats, in the order in which a file's content is tried and a folder searched. */
-  List<CheckpointReader> FORMATS = List.of(new SafetensorsReader(), new ShardIndexReader());
+  List<CheckpointReader> FORMATS =
+      List.of(new SafetensorsReader(), new ShardIndexReader(), new PyTorchReader());
+
+  /** The note of a format that doesn't say which GELU its models have; not for one who chose. */
+  String ERF_ASSUMED =
+      "the checkpoint doesn't say which GELU it was trained with: gelu (erf) is assumed, as in"
+          + " today's nanoGPT; --activation gelu_new takes the tanh form";
 
   /**
    * What its file is called in a model's folder, likeliest first; {@code *.gguf} is any with that
