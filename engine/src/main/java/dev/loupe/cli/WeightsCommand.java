@@ -113,7 +113,7 @@ final class WeightsCommand {
         throw new IOException(out + " exists already; give a new name or delete it");
       }
       try (Checkpoint checkpoint = Checkpoint.open(in)) {
-        write(checkpoint, Tokenizer.vocabulary(checkpoint), type, terminal);
+        write(checkpoint, Tokenizer.vocabulary(checkpoint, Home.gpt2Tokenizer()), type, terminal);
       }
       if (!quiet) {
         terminal.say("[wrote %s: %d bytes]".formatted(out, Files.size(out)));

@@ -51,21 +51,27 @@ public final class Tokenizer implements AutoCloseable {
 
   /**
    * Opens a checkpoint's tokenizer: the files beside the weights, else what the weights' own file
-   * carries.
+   * carries, or names.
    *
+   * @param gpt2 where GPT-2's own tokenizer is, for a checkpoint that names it
    * @throws CheckpointException as {@link #open(Path)}
    */
-  public static Tokenizer open(Checkpoint checkpoint) throws CheckpointException {
-    return of(read(checkpoint), checkpoint.source());
+  public static Tokenizer open(Checkpoint checkpoint, Optional<Path> gpt2)
+      throws CheckpointException {
+    return of(read(checkpoint, gpt2), checkpoint.source());
   }
 
-  private static TokenizerJson read(Checkpoint checkpoint) throws CheckpointException {
+  private static TokenizerJson read(Checkpoint checkpoint, Optional<Path> gpt2)
+      throws CheckpointException {
     Path source = checkpoint.source();
     Path parent = source.toAbsolutePath().getParent();
     Path folder = Files.isDirectory(source) || parent == null ? source : parent;
     Optional<Vocabulary> own = checkpoint.vocabulary();
     if (own.isEmpty() || TokenizerJson.isIn(folder)) {
       return TokenizerJson.read(folder);
+    }
+    if (own.get().equals(Vocabulary.GPT2)) {
+      return TokenizerJson.read(gpt2.orElse(folder));
     }
     try {
       return TokenizerJson.of(own.get());
@@ -88,13 +94,14 @@ public final class Tokenizer implements AutoCloseable {
   }
 
   /**
-   * The tokenizer of {@link #open(Checkpoint)} as tables, to be written into another file. Read
-   * anew: an open tokenizer keeps its merges in native memory only.
+   * The tokenizer of {@link #open(Checkpoint, Optional)} as tables, to be written into another
+   * file. Read anew: an open tokenizer keeps its merges in native memory only.
    *
    * @throws CheckpointException as {@link #open(Path)}
    */
-  public static Vocabulary vocabulary(Checkpoint checkpoint) throws CheckpointException {
-    TokenizerJson json = read(checkpoint);
+  public static Vocabulary vocabulary(Checkpoint checkpoint, Optional<Path> gpt2)
+      throws CheckpointException {
+    TokenizerJson json = read(checkpoint, gpt2);
     try {
       TokenTable table = new TokenTable(json.vocab(), json.added());
       List<Vocabulary.Token> tokens = new ArrayList<>();

@@ -26,7 +26,8 @@ final class NanoGpt {
   private static final String META = "meta.pkl";
   private static final Set<String> LINEAR =
       Set.of("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj");
-  private static final int END_OF_TEXT = 50256; // in GPT-2's vocabulary
+  private static final int END_OF_TEXT = 50256; // the last of GPT-2's vocabulary
+  private static final int PADDED = 50304; // rows that train.py gives it, for speed
 
   private final TorchFile file;
   private final Map<String, TorchTensor> model;
@@ -55,27 +56,35 @@ final class NanoGpt {
    * @throws CheckpointException if it is damaged, or its meta.pkl is
    */
   CheckpointReader.Contents contents(Arena arena) throws CheckpointException {
-    Optional<Vocabulary> characters = characters();
-    Gpt2Config config = config(characters.isPresent());
+    Optional<Vocabulary> vocabulary = vocabulary();
+    Gpt2Config config = config(vocabulary.equals(Optional.of(Vocabulary.GPT2)));
     List<CheckpointReader.Entry> entries = new ArrayList<>(PyTorchReader.entries(file, asConv1D()));
     if (Boolean.FALSE.equals(arguments.get("bias"))) {
       addBiases(entries, config, arena);
     }
     return new CheckpointReader.Contents(
-        config, entries, List.of(file.file()), characters, List.of(CheckpointReader.ERF_ASSUMED));
+        config, entries, List.of(file.file()), vocabulary, List.of(CheckpointReader.ERF_ASSUMED));
   }
 
-  private Gpt2Config config(boolean hasCharacters) throws CheckpointException {
+  private Optional<Vocabulary> vocabulary() throws CheckpointException {
+    Path meta = file.file().path().resolveSibling(META);
+    if (Files.exists(meta)) {
+      return Optional.of(CharacterVocabulary.read(meta));
+    }
+    int rows = whole("vocab_size");
+    return rows > END_OF_TEXT && rows <= PADDED ? Optional.of(Vocabulary.GPT2) : Optional.empty();
+  }
+
+  private Gpt2Config config(boolean isGpt2) throws CheckpointException {
     int nEmbd = whole("n_embd");
-    int vocabSize = whole("vocab_size");
-    int endOfText = !hasCharacters && vocabSize > END_OF_TEXT ? END_OF_TEXT : -1;
+    int endOfText = isGpt2 ? END_OF_TEXT : -1;
     try {
       return new Gpt2Config(
           whole("n_layer"),
           whole("n_head"),
           nEmbd,
           whole("block_size"),
-          vocabSize,
+          whole("vocab_size"),
           Math.clamp(4L * nEmbd, 0, 1 << 30),
           Activation.GELU,
           1e-5f,
@@ -133,10 +142,5 @@ final class NanoGpt {
                         name, "F32", shape, zeros.asSlice(0, bytes), path));
               }
             });
-  }
-
-  private Optional<Vocabulary> characters() throws CheckpointException {
-    Path meta = file.file().path().resolveSibling(META);
-    return Files.exists(meta) ? Optional.of(CharacterVocabulary.read(meta)) : Optional.empty();
   }
 }
