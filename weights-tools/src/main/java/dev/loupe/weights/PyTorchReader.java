@@ -12,6 +12,7 @@ import java.util.Optional;
  */
 final class PyTorchReader implements CheckpointReader {
   static final String FILE_NAME = "pytorch_model.bin";
+  private static final String PREFIXED_WTE = "transformer.wte.weight";
 
   @Override
   public List<String> fileNames() {
@@ -62,7 +63,7 @@ final class PyTorchReader implements CheckpointReader {
   /** These tensors, without a head that is wte itself: torch saves both names for one tensor. */
   static List<Entry> entries(TorchFile torch, Map<String, TorchTensor> tensors)
       throws CheckpointException {
-    TorchTensor wte = tensors.get("transformer.wte.weight");
+    TorchTensor wte = tensors.getOrDefault(PREFIXED_WTE, tensors.get("wte.weight"));
     List<Entry> entries = new ArrayList<>();
     for (Map.Entry<String, TorchTensor> tensor : tensors.entrySet()) {
       if (!tensor.getKey().equals(Gpt2Layout.HEAD) || !tensor.getValue().equals(wte)) {
