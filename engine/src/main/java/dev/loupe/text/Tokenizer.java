@@ -4,8 +4,10 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.HfTokenizer;
 import dev.loupe.weights.Vocabulary;
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -61,11 +63,16 @@ public final class Tokenizer implements AutoCloseable {
     return of(read(checkpoint, gpt2), checkpoint.source());
   }
 
+  private static Path folderOf(Checkpoint checkpoint) {
+    Path source = checkpoint.source();
+    Path parent = source.toAbsolutePath().getParent();
+    return Files.isDirectory(source) || parent == null ? source : parent;
+  }
+
   private static TokenizerJson read(Checkpoint checkpoint, Optional<Path> gpt2)
       throws CheckpointException {
     Path source = checkpoint.source();
-    Path parent = source.toAbsolutePath().getParent();
-    Path folder = Files.isDirectory(source) || parent == null ? source : parent;
+    Path folder = folderOf(checkpoint);
     Optional<Vocabulary> own = checkpoint.vocabulary();
     if (own.isEmpty() || TokenizerJson.isIn(folder)) {
       return TokenizerJson.read(folder);
@@ -115,6 +122,33 @@ public final class Tokenizer implements AutoCloseable {
     } catch (IllegalArgumentException e) {
       throw unusable(checkpoint.source(), e);
     }
+  }
+
+  /**
+   * The tokenizer of {@link #open(Checkpoint, Optional)} as a tokenizer.json: the file beside the
+   * weights, or one made from what else is there. Empty if there is no tokenizer, or one without
+   * merges.
+   *
+   * @throws CheckpointException if there is one and it is broken
+   */
+  public static Optional<byte[]> json(Checkpoint checkpoint, Optional<Path> gpt2)
+      throws CheckpointException {
+    Path folder = folderOf(checkpoint);
+    if (checkpoint.vocabulary().isEmpty() && !TokenizerJson.isIn(folder)) {
+      return Optional.empty();
+    }
+    Vocabulary vocabulary = vocabulary(checkpoint, gpt2);
+    Path file = folder.resolve(TokenizerJson.FILE_NAME);
+    if (Files.exists(file)) {
+      try {
+        return Optional.of(Files.readAllBytes(file));
+      } catch (IOException e) {
+        throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
+      }
+    }
+    return vocabulary.merges().isEmpty()
+        ? Optional.empty()
+        : Optional.of(HfTokenizer.json(vocabulary));
   }
 
   private static Vocabulary.Kind kind(TokenTable table, int id) {

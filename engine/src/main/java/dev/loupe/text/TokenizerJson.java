@@ -22,15 +22,19 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A byte-level BPE tokenizer as its files describe it: a Hugging Face tokenizer.json, or OpenAI's
- * pair vocab.json and merges.txt. The big parts (vocabulary, merges) are streamed; only what the
- * native tokenizer needs to know besides is kept as JSON.
+ * pair vocab.json and merges.txt (which it calls encoder.json and vocab.bpe). The big parts
+ * (vocabulary, merges) are streamed; only what the native tokenizer needs to know besides is kept
+ * as JSON.
  */
 final class TokenizerJson {
+  static final String FILE_NAME = "tokenizer.json";
   private static final String END_OF_TEXT = "<|endoftext|>";
   private static final String BYTE_LEVEL =
       """
@@ -60,31 +64,41 @@ final class TokenizerJson {
    */
   static TokenizerJson read(Path folder) throws CheckpointException {
     TokenizerJson tokenizer = new TokenizerJson();
-    Path json = folder.resolve("tokenizer.json");
-    Path vocab = folder.resolve("vocab.json");
-    Path merges = folder.resolve("merges.txt");
+    Path json = folder.resolve(FILE_NAME);
     if (Files.exists(json)) {
       read(json, tokenizer::readTokenizerJson);
       return tokenizer;
     }
-    if (!Files.exists(vocab) || !Files.exists(merges)) {
-      throw new CheckpointException(
-          ("no tokenizer in %s: looked for tokenizer.json, and for vocab.json with merges.txt;"
-                  + " copy them from where the model came from")
-              .formatted(folder));
-    }
-    read(vocab, in -> readVocab(parser(in), tokenizer.vocab));
-    read(merges, tokenizer::readMergesTxt);
+    Pair pair =
+        Pair.in(folder)
+            .orElseThrow(
+                () ->
+                    new CheckpointException(
+                        ("no tokenizer in %s: looked for tokenizer.json, for vocab.json with"
+                                + " merges.txt, and for encoder.json with vocab.bpe; copy them"
+                                + " from where the model came from")
+                            .formatted(folder)));
+    read(pair.vocab, in -> readVocab(parser(in), tokenizer.vocab));
+    read(pair.merges, tokenizer::readMergesTxt);
     tokenizer.readAddedTokensOf(folder);
     tokenizer.preTokenizer = JsonParser.parseString(BYTE_LEVEL);
     return tokenizer;
   }
 
+  /** The two files that OpenAI published: under Hugging Face's names, or its own. */
+  private record Pair(Path vocab, Path merges) {
+    static Optional<Pair> in(Path folder) {
+      return Stream.of(
+              new Pair(folder.resolve("vocab.json"), folder.resolve("merges.txt")),
+              new Pair(folder.resolve("encoder.json"), folder.resolve("vocab.bpe")))
+          .filter(pair -> Files.exists(pair.vocab) && Files.exists(pair.merges))
+          .findFirst();
+    }
+  }
+
   /** Whether {@code folder} has a tokenizer's files, sound or not. */
   static boolean isIn(Path folder) {
-    return Files.exists(folder.resolve("tokenizer.json"))
-        || (Files.exists(folder.resolve("vocab.json"))
-            && Files.exists(folder.resolve("merges.txt")));
+    return Files.exists(folder.resolve(FILE_NAME)) || Pair.in(folder).isPresent();
   }
 
   /**

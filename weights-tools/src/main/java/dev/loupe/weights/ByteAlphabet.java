@@ -30,6 +30,15 @@ public final class ByteAlphabet {
     return SYMBOL[b];
   }
 
+  /** The spelling of {@code bytes}. */
+  public static String spell(byte[] bytes) {
+    StringBuilder spelling = new StringBuilder(bytes.length);
+    for (byte b : bytes) {
+      spelling.append(SYMBOL[b & 0xFF]);
+    }
+    return spelling.toString();
+  }
+
   /** The byte that {@code symbol} spells, 0..255, or -1 if it spells none. */
   public static int byteOf(char symbol) {
     return symbol < BYTE.length ? BYTE[symbol] : -1;

@@ -103,6 +103,11 @@ public final class Checkpoint implements AutoCloseable {
         CheckpointReader.FORMATS.stream().flatMap(format -> format.fileNames().stream()).toList();
     String wanted = String.join(" or ", new LinkedHashSet<>(names));
     if (!Files.exists(source)) {
+      // TensorFlow names a checkpoint by what its files' names have in common
+      Path index = Path.of(source + TensorFlowReader.INDEX);
+      if (Files.exists(index)) {
+        return index;
+      }
       throw new CheckpointException(
           "%s does not exist; give a folder with config.json and %s, or such a file"
               .formatted(source, wanted));
@@ -132,7 +137,11 @@ public final class Checkpoint implements AutoCloseable {
   private static List<Path> filesNamed(String pattern, Path folder) throws CheckpointException {
     List<Path> found = new ArrayList<>();
     try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, pattern)) {
-      files.forEach(found::add);
+      for (Path file : files) {
+        if (!file.endsWith(LlmCTokenizer.FILE_NAME)) { // ends as models do and is none
+          found.add(file);
+        }
+      }
     } catch (IOException | DirectoryIteratorException e) {
       throw new CheckpointException("%s can't be listed: %s".formatted(folder, e.getMessage()), e);
     }
@@ -225,7 +234,7 @@ public final class Checkpoint implements AutoCloseable {
   private static TensorData dataOf(CheckpointReader.Entry entry) throws CheckpointException {
     if (entry.data() == null) {
       throw new CheckpointException(
-          "%s: %s is stored as %s; readable are F64, F32, F16 and BF16, and from ggml its blocks"
+          "%s: %s is stored as %s; readable are F64, F32, F16, BF16 and ggml's Q and K types"
               .formatted(
                   entry.file(), StrictJson.shown(entry.name()), StrictJson.shown(entry.dtype())));
     }
@@ -302,6 +311,15 @@ public final class Checkpoint implements AutoCloseable {
    * @throws IllegalStateException if the checkpoint is closed
    */
   public String sha256() {
+    return sha256(Progress.NONE);
+  }
+
+  /**
+   * Likewise.
+   *
+   * @param progress hears bytes
+   */
+  public String sha256(Progress progress) {
     MessageDigest digest;
     try {
       digest = MessageDigest.getInstance("SHA-256");
@@ -309,12 +327,15 @@ public final class Checkpoint implements AutoCloseable {
       throw new AssertionError("every Java runtime has SHA-256", e);
     }
     byte[] chunk = new byte[DIGEST_CHUNK];
+    long done = 0;
     for (MappedFile file : files) {
       long size = file.bytes().byteSize();
       for (long at = 0; at < size; at += chunk.length) {
         int n = (int) Math.min(chunk.length, size - at);
         MemorySegment.copy(file.bytes(), at, MemorySegment.ofArray(chunk), 0, n);
         digest.update(chunk, 0, n);
+        done += n;
+        progress.report(done, fileBytes());
       }
     }
     return HexFormat.of().formatHex(digest.digest());

@@ -16,7 +16,13 @@ import org.jspecify.annotations.Nullable;
 interface CheckpointReader {
   /** All formats, in the order in which a file's content is tried and a folder searched. */
   List<CheckpointReader> FORMATS =
-      List.of(new SafetensorsReader(), new ShardIndexReader(), new PyTorchReader());
+      List.of(
+          new SafetensorsReader(),
+          new ShardIndexReader(),
+          new TensorFlowReader(),
+          new GgufReader(),
+          new LlmCReader(),
+          new PyTorchReader());
 
   /** The note of a format that doesn't say which GELU its models have; not for one who chose. */
   String ERF_ASSUMED =

@@ -20,20 +20,6 @@ import java.util.Map;
 public final class Gpt2Gguf {
   private static final int PIECE = 1 << 20; // elements on their way at a time, if a row is not more
 
-  /** The tensors outside of blocks and those of a block, by Hugging Face's names. */
-  private static final Map<String, String> NAMES =
-      Map.ofEntries(
-          Map.entry("wte", "token_embd"),
-          Map.entry("wpe", "position_embd"),
-          Map.entry("ln_f", "output_norm"),
-          Map.entry("lm_head", "output"),
-          Map.entry("ln_1", "attn_norm"),
-          Map.entry("attn.c_attn", "attn_qkv"),
-          Map.entry("attn.c_proj", "attn_output"),
-          Map.entry("ln_2", "ffn_norm"),
-          Map.entry("mlp.c_fc", "ffn_up"),
-          Map.entry("mlp.c_proj", "ffn_down"));
-
   private final Checkpoint checkpoint;
   private final Gpt2Config config;
   private final GgmlType type;
@@ -151,29 +137,12 @@ public final class Gpt2Gguf {
       boolean plain = tensor.shape().size() == 1 || tensor.name().equals("wpe.weight");
       plan.put(
           new GgufWriter.Entry(
-              name(tensor.name()),
+              GgufNames.of(tensor.name()),
               plain ? GgmlType.F32 : type,
               isConv1d(tensor) ? tensor.shape().reversed() : tensor.shape()),
           tensor);
     }
     return plan;
-  }
-
-  /** {@code h.3.attn.c_attn.weight} is {@code blk.3.attn_qkv.weight}. */
-  static String name(String stored) {
-    int dot = stored.lastIndexOf('.');
-    String suffix = stored.substring(dot); // .weight or .bias
-    String layer = "";
-    int from = 0;
-    if (stored.startsWith("h.")) {
-      from = stored.indexOf('.', 2) + 1;
-      layer = "blk." + stored.substring(2, from);
-    }
-    String name = NAMES.get(stored.substring(from, dot));
-    if (name == null) {
-      throw new IllegalArgumentException("GGUF has no name for " + stored);
-    }
-    return layer + name + suffix;
   }
 
   /** Stored [in, out]; the tables of embeddings and the head are [rows, C] everywhere. */

@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeSet;
 
 /**
@@ -22,6 +23,7 @@ import java.util.TreeSet;
  * @param tensors the model's tensors, in the order of the forward pass
  * @param ignored what else is stored, as it is named there
  * @param head where the output head comes from
+ * @param sha256 of the weights, if it was computed; see {@link Checkpoint#sha256}
  */
 public record Inspection(
     Path source,
@@ -30,7 +32,8 @@ public record Inspection(
     Gpt2Config config,
     List<Tensor> tensors,
     List<String> ignored,
-    Head head) {
+    Head head,
+    Optional<String> sha256) {
   private static final int[] CONTEXTS = {128, 256, 512, 1024, 2048, 4096, 8192};
   private static final String LAYER = "h\\.[0-9]+\\.";
 
@@ -67,6 +70,7 @@ public record Inspection(
   /** In what the weights may be held in memory: matrices in this, vectors always in f32. */
   public enum Precision {
     F32(4),
+    /** bf16 takes as much. */
     F16(2),
     INT8(1);
 
@@ -79,6 +83,19 @@ public record Inspection(
 
   /** Looks at an open checkpoint. Reads no weights, but a stored head is compared with wte. */
   public static Inspection of(Checkpoint checkpoint) {
+    return of(checkpoint, Optional.empty());
+  }
+
+  /**
+   * Likewise, and reads all of its files for their hash.
+   *
+   * @param progress hears bytes
+   */
+  public static Inspection of(Checkpoint checkpoint, Progress progress) {
+    return of(checkpoint, Optional.of(checkpoint.sha256(progress)));
+  }
+
+  private static Inspection of(Checkpoint checkpoint, Optional<String> sha256) {
     List<Tensor> tensors =
         checkpoint.tensors().stream()
             .map(
@@ -93,7 +110,8 @@ public record Inspection(
         checkpoint.config(),
         tensors,
         checkpoint.ignored(),
-        headOf(checkpoint));
+        headOf(checkpoint),
+        sha256);
   }
 
   private static Head headOf(Checkpoint checkpoint) {
@@ -161,6 +179,7 @@ public record Inspection(
       out.format("  file         %s\n", file.getFileName());
     }
     out.format("  size         %s (%,d bytes)\n", size(fileBytes), fileBytes);
+    sha256.ifPresent(hash -> out.format("  sha256       %s\n", hash));
     out.format("  parameters   %,d\n", parameters());
     out.format("  stored as    %s\n", String.join(", ", dtypes()));
     out.format("  head         %s\n", head.text);
@@ -217,7 +236,7 @@ public record Inspection(
 
   private void memoryTable(Formatter out) {
     out.format("\n");
-    out.format("  %-24s %12s %12s %12s\n", "memory", "f32", "f16", "int8");
+    out.format("  %-24s %12s %12s %12s\n", "memory", "f32", "f16, bf16", "int8");
     out.format(
         "  %-24s %12s %12s %12s\n",
         "weights",
@@ -242,6 +261,7 @@ public record Inspection(
     files.forEach(file -> fileNames.add(file.toString()));
     json.add("files", fileNames);
     json.addProperty("file_bytes", fileBytes);
+    sha256.ifPresent(hash -> json.addProperty("sha256", hash));
     json.addProperty("parameters", parameters());
     json.addProperty("tied", head != Head.SEPARATE);
     JsonArray types = new JsonArray();

@@ -26,8 +26,7 @@ final class NanoGpt {
   private static final String META = "meta.pkl";
   private static final Set<String> LINEAR =
       Set.of("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj");
-  private static final int END_OF_TEXT = 50256; // the last of GPT-2's vocabulary
-  private static final int PADDED = 50304; // rows that train.py gives it, for speed
+  private static final int PADDED = 50304; // rows that train.py gives GPT-2's vocabulary, for speed
 
   private final TorchFile file;
   private final Map<String, TorchTensor> model;
@@ -72,26 +71,21 @@ final class NanoGpt {
       return Optional.of(CharacterVocabulary.read(meta));
     }
     int rows = whole("vocab_size");
-    return rows > END_OF_TEXT && rows <= PADDED ? Optional.of(Vocabulary.GPT2) : Optional.empty();
+    return rows > Gpt2Config.END_OF_TEXT && rows <= PADDED
+        ? Optional.of(Vocabulary.GPT2)
+        : Optional.empty();
   }
 
   private Gpt2Config config(boolean isGpt2) throws CheckpointException {
-    int nEmbd = whole("n_embd");
-    int endOfText = isGpt2 ? END_OF_TEXT : -1;
     try {
-      return new Gpt2Config(
-          whole("n_layer"),
-          whole("n_head"),
-          nEmbd,
-          whole("block_size"),
-          whole("vocab_size"),
-          Math.clamp(4L * nEmbd, 0, 1 << 30),
-          Activation.GELU,
-          1e-5f,
-          true,
-          false,
-          endOfText,
-          endOfText);
+      return Gpt2Config.openAi(
+              whole("n_layer"),
+              whole("n_head"),
+              whole("n_embd"),
+              whole("block_size"),
+              whole("vocab_size"),
+              isGpt2 ? Gpt2Config.END_OF_TEXT : -1)
+          .withActivation(Activation.GELU);
     } catch (IllegalArgumentException e) {
       throw new CheckpointException(
           "%s: its model_args make no sense: %s".formatted(file.file().path(), e.getMessage()), e);

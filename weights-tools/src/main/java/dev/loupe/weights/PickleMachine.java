@@ -1,6 +1,5 @@
 package dev.loupe.weights;
 
-import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -39,38 +38,29 @@ final class PickleMachine {
   private static final int MAX_STEPS = 1 << 19; // GPT-2 XL and its optimizer take a sixth
   private static final int MAX_LINE = 200; // the longest name of a global, or number in digits
 
-  private static final ValueLayout.OfShort U16 =
-      ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-  private static final ValueLayout.OfInt I32 =
-      ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-  private static final ValueLayout.OfLong I64 =
-      ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
   private static final ValueLayout.OfDouble F64_BIG_ENDIAN =
       ValueLayout.JAVA_DOUBLE_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
 
   private final MappedFile file;
-  private final MemorySegment bytes;
-  private final long start;
+  private final ByteReader in;
   private final TorchObjects objects;
   private final ArrayList<Object> stack = new ArrayList<>();
   private final ArrayList<Integer> marks = new ArrayList<>();
   private final Map<Integer, Object> memo = new HashMap<>();
-  private long at;
 
   /**
    * @param start where in the file the pickle starts
-   * @param length bytes from there on, of which the pickle may be only the first
+   * @param end where it ends at the latest; the file may go on after it
    */
-  PickleMachine(MappedFile file, long start, long length, TorchObjects objects) {
+  PickleMachine(MappedFile file, long start, long end, TorchObjects objects) {
     this.file = file;
-    this.bytes = file.bytes().asSlice(start, Math.min(length, MAX_BYTES));
-    this.start = start;
+    this.in = new ByteReader(file, "the pickle", start, Math.min(end, start + MAX_BYTES));
     this.objects = objects;
   }
 
-  /** Bytes read so far; after {@link #run}, the length of the pickle. */
-  long length() {
-    return at;
+  /** Where in the file the next byte is; after {@link #run}, the first after the pickle. */
+  long at() {
+    return in.at();
   }
 
   /**
@@ -80,11 +70,11 @@ final class PickleMachine {
    * @throws CheckpointException if it is damaged, or asks for anything that no weights need
    */
   Object run() throws CheckpointException {
-    long opcodeAt = at;
+    long opcodeAt = in.at();
     try {
       for (int step = 0; step < MAX_STEPS; step++) {
-        opcodeAt = at;
-        int opcode = u8();
+        opcodeAt = in.at();
+        int opcode = in.u8();
         if (opcode == '.') {
           return pop();
         }
@@ -96,27 +86,25 @@ final class PickleMachine {
       throw new IllegalArgumentException("more than %d steps".formatted(MAX_STEPS));
     } catch (IllegalArgumentException e) {
       throw new CheckpointException(
-          "%s: its pickle has at byte %d %s"
-              .formatted(file.path(), start + opcodeAt, e.getMessage()),
-          e);
+          "%s: the pickle has at byte %d %s".formatted(file.path(), opcodeAt, e.getMessage()), e);
     }
   }
 
-  private boolean scalar(int opcode) {
+  private boolean scalar(int opcode) throws CheckpointException {
     switch (opcode) {
       case 'N' -> push(NONE);
       case 0x88 -> push(true);
       case 0x89 -> push(false);
-      case 'J' -> push((long) i32());
-      case 'K' -> push((long) u8());
-      case 'M' -> push((long) Short.toUnsignedInt(bytes.get(U16, skip(2))));
+      case 'J' -> push((long) in.u32());
+      case 'K' -> push((long) in.u8());
+      case 'M' -> push((long) Short.toUnsignedInt(in.u16()));
       case 'I' -> decimal(line());
       case 'L' -> decimal(line().replaceFirst("L$", ""));
-      case 0x8a -> binary(u8()); // LONG1
-      case 'G' -> push(bytes.get(F64_BIG_ENDIAN, skip(8)));
-      case 'U', 0x8c, 'C' -> push(text(u8())); // a str of Python 2, a str, bytes
-      case 'T', 'X', 'B' -> push(text(Integer.toUnsignedLong(i32())));
-      case 0x8d, 0x8e -> push(text(i64()));
+      case 0x8a -> binary(in.u8()); // LONG1
+      case 'G' -> push(file.bytes().get(F64_BIG_ENDIAN, in.skip(8)));
+      case 'U', 0x8c, 'C' -> push(text(in.u8())); // a str of Python 2, a str, bytes
+      case 'T', 'X', 'B' -> push(text(Integer.toUnsignedLong(in.u32())));
+      case 0x8d, 0x8e -> push(text(in.u64()));
       default -> {
         return false;
       }
@@ -146,13 +134,13 @@ final class PickleMachine {
     return true;
   }
 
-  private boolean memo(int opcode) {
+  private boolean memo(int opcode) throws CheckpointException {
     switch (opcode) {
-      case 'q' -> memo.put(u8(), top());
-      case 'r' -> memo.put(i32(), top());
+      case 'q' -> memo.put(in.u8(), top());
+      case 'r' -> memo.put(in.u32(), top());
       case 0x94 -> memo.put(memo.size(), top());
-      case 'h' -> recall(u8());
-      case 'j' -> recall(i32());
+      case 'h' -> recall(in.u8());
+      case 'j' -> recall(in.u32());
       default -> {
         return false;
       }
@@ -160,15 +148,15 @@ final class PickleMachine {
     return true;
   }
 
-  private boolean object(int opcode) {
+  private boolean object(int opcode) throws CheckpointException {
     switch (opcode) {
       case 0x80 -> {
-        int protocol = u8();
+        int protocol = in.u8();
         if (protocol > 5) {
           throw new IllegalArgumentException("protocol %d; known are 1 to 5".formatted(protocol));
         }
       }
-      case 0x95 -> skip(8); // FRAME: a hint for reading ahead
+      case 0x95 -> in.skip(8); // FRAME: a hint for reading ahead
       case 'c' -> {
         String module = line();
         push(objects.global(module, line()));
@@ -278,60 +266,34 @@ final class PickleMachine {
   /**
    * A two's complement, little-endian integer; NONE if it fits no long, since no weights need it.
    */
-  private void binary(int length) {
-    long from = skip(length);
+  private void binary(int length) throws CheckpointException {
+    long from = in.skip(length);
     if (length > Long.BYTES) {
       push(NONE);
       return;
     }
     long value = 0;
     for (int i = 0; i < length; i++) {
-      value |= (bytes.get(ValueLayout.JAVA_BYTE, from + i) & 0xFFL) << (8 * i);
+      value |= (file.byteAt(from + i) & 0xFFL) << (8 * i);
     }
     int unused = Long.SIZE - 8 * length;
     push(length == 0 ? 0L : value << unused >> unused);
   }
 
-  private String text(long length) {
-    byte[] utf8 = bytes.asSlice(skip(length), length).toArray(ValueLayout.JAVA_BYTE);
+  private String text(long length) throws CheckpointException {
+    byte[] utf8 = file.bytes().asSlice(in.skip(length), length).toArray(ValueLayout.JAVA_BYTE);
     return new String(utf8, StandardCharsets.UTF_8);
   }
 
-  private String line() {
+  private String line() throws CheckpointException {
     StringBuilder line = new StringBuilder();
-    for (int c = u8(); c != '\n'; c = u8()) {
+    for (int c = in.u8(); c != '\n'; c = in.u8()) {
       if (line.length() == MAX_LINE) {
         throw new IllegalArgumentException("a line of more than %d bytes".formatted(MAX_LINE));
       }
       line.append((char) c);
     }
     return line.toString();
-  }
-
-  private int u8() {
-    return bytes.get(ValueLayout.JAVA_BYTE, skip(1)) & 0xFF;
-  }
-
-  private int i32() {
-    return bytes.get(I32, skip(4));
-  }
-
-  private long i64() {
-    return bytes.get(I64, skip(8));
-  }
-
-  /** Moves on by so many bytes and says where they start. */
-  private long skip(long count) {
-    if (count < 0 || count > bytes.byteSize() - at) {
-      throw new IllegalArgumentException(
-          bytes.byteSize() == MAX_BYTES
-              ? "no end within %d bytes".formatted(MAX_BYTES)
-              : "%s bytes to come, but ends after %d"
-                  .formatted(Long.toUnsignedString(count), bytes.byteSize() - at));
-    }
-    long from = at;
-    at += count;
-    return from;
   }
 
   private static String string(Object value) {

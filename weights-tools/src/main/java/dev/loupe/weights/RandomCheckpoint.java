@@ -146,7 +146,8 @@ public final class RandomCheckpoint {
     }
   }
 
-  private static void refuseExisting(Path folder) throws IOException {
+  /** Refuses a folder that holds a model of any format. */
+  static void refuseExisting(Path folder) throws IOException {
     if (Files.exists(folder) && !Files.isDirectory(folder)) {
       throw new IOException(folder + " is a file; give a new folder");
     }

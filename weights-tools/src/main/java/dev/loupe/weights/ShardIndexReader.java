@@ -122,7 +122,7 @@ final class ShardIndexReader implements CheckpointReader {
   }
 
   /** A shard lies beside its index: a name that leads elsewhere is an attack or a mistake. */
-  private static boolean isFileName(String name) {
+  static boolean isFileName(String name) {
     if (name.isBlank() || name.equals(".") || name.equals("..")) {
       return false;
     }

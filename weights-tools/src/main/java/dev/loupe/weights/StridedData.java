@@ -6,6 +6,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import java.util.List;
 import java.util.Objects;
+import java.util.stream.Stream;
 
 /**
  * Elements that lie in a storage by strides: element [i, j] at offset + i strides[0] + j
@@ -64,7 +65,8 @@ final class StridedData implements TensorData {
       long offset,
       List<Long> shape,
       List<Long> strides) {
-    if (strides.size() != shape.size() || strides.stream().anyMatch(stride -> stride < 0)) {
+    if (strides.size() != shape.size()
+        || Stream.concat(shape.stream(), strides.stream()).anyMatch(number -> number < 0)) {
       throw new IllegalArgumentException("strides %s for the shape %s".formatted(strides, shape));
     }
     long room = storage.byteSize() / dtype.bytes();
@@ -85,7 +87,7 @@ final class StridedData implements TensorData {
     if (elements == 0) {
       return new DenseData(dtype, storage.asSlice(0, 0));
     }
-    if (offset < 0 || elements < 0 || last >= room || elements > room) {
+    if (offset < 0 || last >= room || elements > room) {
       throw new IllegalArgumentException(
           "the shape %s with strides %s from element %d on leaves a storage of %d elements"
               .formatted(shape, strides, offset, room));

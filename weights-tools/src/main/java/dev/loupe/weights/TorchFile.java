@@ -1,7 +1,6 @@
 package dev.loupe.weights;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -49,9 +48,6 @@ final class TorchFile {
   private static final int FRAME_BYTES = 9;
   private static final int PROTOCOL = 0x80;
   private static final int FRAME = 0x95;
-  private static final ValueLayout.OfLong I64 =
-      ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-
   private final MappedFile file;
   private final Object root;
   private final ByteOrder order;
@@ -107,7 +103,8 @@ final class TorchFile {
     }
     MemorySegment bytes = Objects.requireNonNull(zip.find(pickle));
     long start = bytes.address() - file.bytes().address();
-    Object root = new PickleMachine(file, start, bytes.byteSize(), new TorchObjects()).run();
+    Object root =
+        new PickleMachine(file, start, start + bytes.byteSize(), new TorchObjects()).run();
     return new TorchFile(
         file,
         root,
@@ -139,9 +136,9 @@ final class TorchFile {
     List<Object> pickles = new ArrayList<>();
     long at = 0;
     for (int i = 0; i < OLD_PICKLES; i++) {
-      PickleMachine pickle = new PickleMachine(file, at, file.bytes().byteSize() - at, objects);
+      PickleMachine pickle = new PickleMachine(file, at, file.bytes().byteSize(), objects);
       pickles.add(pickle.run());
-      at += pickle.length();
+      at = pickle.at();
     }
     if (!pickles.get(1).equals(OLD_VERSION)) {
       throw new CheckpointException(
@@ -170,35 +167,22 @@ final class TorchFile {
         throw new CheckpointException(
             "%s lists a storage of which no tensor is a view".formatted(file.path()));
       }
-      long left = file.bytes().byteSize() - at - Long.BYTES;
-      if (left < 0 || storage.bytes() > left) {
-        throw new CheckpointException(
-            "%s is cut short: storage %s of %s would start at byte %d of %d; copy or download it"
-                    .formatted(
-                        file.path(),
-                        StrictJson.shown(storage.key()),
-                        storage.described(),
-                        at,
-                        file.bytes().byteSize())
-                + " again");
-      }
-      long elements = file.bytes().get(I64, at);
+      ByteReader in =
+          new ByteReader(
+              file,
+              "storage %s of %s".formatted(StrictJson.shown(storage.key()), storage.described()),
+              at,
+              file.bytes().byteSize());
+      long elements = in.u64();
       if (elements != storage.elements()) {
-        throw new CheckpointException(
-            "%s: storage %s has at byte %d %d elements, but its tensors say %d"
-                .formatted(
-                    file.path(),
-                    StrictJson.shown(storage.key()),
-                    at,
-                    elements,
-                    storage.elements()));
+        throw in.damaged(at, "it has %s elements".formatted(Long.toUnsignedString(elements)));
       }
-      at += Long.BYTES;
-      if (storages.put(storage.key(), file.bytes().asSlice(at, storage.bytes())) != null) {
+      MemorySegment bytes = file.bytes().asSlice(in.skip(storage.bytes()), storage.bytes());
+      at = in.at();
+      if (storages.put(storage.key(), bytes) != null) {
         throw new CheckpointException(
             "%s lists storage %s twice".formatted(file.path(), StrictJson.shown(storage.key())));
       }
-      at += storage.bytes();
     }
     return storages;
   }

@@ -2,7 +2,6 @@ package dev.loupe.weights;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -24,27 +23,18 @@ import org.jspecify.annotations.Nullable;
  */
 final class ZipDirectory {
   static final byte[] LOCAL = {'P', 'K', 3, 4};
-  private static final long CENTRAL_ENTRY = 0x02014b50;
-  private static final long LOCAL_HEADER = 0x04034b50;
-  private static final long END = 0x06054b50;
-  private static final long END_64 = 0x06064b50;
-  private static final long END_64_LOCATOR = 0x07064b50;
+  private static final int CENTRAL_ENTRY = 0x02014b50;
+  private static final int LOCAL_HEADER = 0x04034b50;
+  private static final int END = 0x06054b50;
+  private static final int END_64 = 0x06064b50;
+  private static final int END_64_LOCATOR = 0x07064b50;
 
   private static final int END_BYTES = 22;
-  private static final int END_64_BYTES = 56;
   private static final int LOCATOR_BYTES = 20;
-  private static final int CENTRAL_BYTES = 46;
-  private static final int LOCAL_BYTES = 30;
   private static final long IN_ZIP64 = 0xFFFFFFFFL; // stands for a number that is in an extra field
+  private static final int ZIP64_FIELD = 1;
   private static final int MAX_ENTRIES = 50_000;
   private static final int MAX_NAME = 1000;
-
-  private static final ValueLayout.OfShort U16 =
-      ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-  private static final ValueLayout.OfInt U32 =
-      ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
-  private static final ValueLayout.OfLong U64 =
-      ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
   private final MappedFile file;
   private final Map<String, Member> members = new LinkedHashMap<>();
@@ -79,17 +69,21 @@ final class ZipDirectory {
   }
 
   /** What the central directory's place is told by. */
-  private record Central(long at, long entries) {}
+  private record Central(long at, int entries) {}
 
   private Central end() throws CheckpointException {
     long size = file.bytes().byteSize();
     long lowest = Math.max(0, size - END_BYTES - 0xFFFF); // a comment may follow
     for (long at = size - END_BYTES; at >= lowest; at--) {
-      if (u32(at) == END && at + END_BYTES + u16(at + 20) == size) {
-        boolean is64 = at >= LOCATOR_BYTES && u32(at - LOCATOR_BYTES) == END_64_LOCATOR;
-        return is64
-            ? end64(file.bytes().get(U64, at - LOCATOR_BYTES + 8))
-            : new Central(u32(at + 16), u16(at + 10));
+      if (signature(at) == END && comment(at) == size - at - END_BYTES) {
+        long locator = at - LOCATOR_BYTES;
+        if (locator >= 0 && signature(locator) == END_64_LOCATOR) {
+          return end64(from(locator + 8, "the ZIP64 end").u64());
+        }
+        ByteReader in = from(at + 10, "the end of the zip file");
+        int entries = Short.toUnsignedInt(in.u16());
+        in.skip(4); // the directory's size
+        return new Central(Integer.toUnsignedLong(in.u32()), entries);
       }
     }
     throw new CheckpointException(
@@ -99,77 +93,65 @@ final class ZipDirectory {
   }
 
   private Central end64(long at) throws CheckpointException {
-    check(at, END_64_BYTES, "the ZIP64 end of its directory");
-    if (u32(at) != END_64) {
-      throw damaged(at, "the ZIP64 end of its directory is not there");
+    ByteReader in = from(at, "the ZIP64 end");
+    if (in.u32() != END_64) {
+      throw in.damaged(at, "it is not there");
     }
-    return new Central(file.bytes().get(U64, at + 48), file.bytes().get(U64, at + 32));
+    in.skip(28);
+    int entries = in.count64(MAX_ENTRIES, "the number of files");
+    in.skip(8); // the directory's size
+    return new Central(in.u64(), entries);
   }
 
   private void readCentral(Central central) throws CheckpointException {
-    if (central.entries < 0 || central.entries > MAX_ENTRIES) {
-      throw new CheckpointException(
-          "%s is a zip file of %s files, too many for a GPT-2"
-              .formatted(file.path(), Long.toUnsignedString(central.entries)));
-    }
-    long at = central.at;
-    for (long i = 0; i < central.entries; i++) {
-      check(at, CENTRAL_BYTES, "entry %d of its directory".formatted(i));
-      if (u32(at) != CENTRAL_ENTRY) {
-        throw damaged(at, "entry %d of its directory is not there".formatted(i));
+    ByteReader in = from(central.at, "the directory of the zip file");
+    for (int i = 0; i < central.entries; i++) {
+      long at = in.at();
+      if (in.u32() != CENTRAL_ENTRY) {
+        throw in.damaged(at, "entry %d is not there".formatted(i));
       }
-      long nameBytes = u16(at + 28);
-      long extraBytes = u16(at + 30);
-      long length = CENTRAL_BYTES + nameBytes + extraBytes + u16(at + 32);
-      check(at, length, "entry %d of its directory".formatted(i));
+      in.skip(4); // versions
+      boolean packed = (in.u16() & 1) != 0; // encrypted
+      packed |= in.u16() != 0; // compressed
+      in.skip(8); // time and check sum
+      long packedSize = Integer.toUnsignedLong(in.u32());
+      long size = Integer.toUnsignedLong(in.u32());
+      int nameBytes = Short.toUnsignedInt(in.u16());
+      int extraBytes = Short.toUnsignedInt(in.u16());
+      int commentBytes = Short.toUnsignedInt(in.u16());
+      in.skip(8); // attributes
+      long header = Integer.toUnsignedLong(in.u32());
       if (nameBytes > MAX_NAME) {
-        throw damaged(at, "a name of %d bytes".formatted(nameBytes));
+        throw in.damaged(at, "a name of %d bytes".formatted(nameBytes));
       }
-      String name =
-          new String(
-              file.bytes().asSlice(at + CENTRAL_BYTES, nameBytes).toArray(ValueLayout.JAVA_BYTE),
-              StandardCharsets.UTF_8);
-      if (members.put(name, member(at, at + CENTRAL_BYTES + nameBytes, extraBytes)) != null) {
-        throw damaged(at, "%s is there twice".formatted(StrictJson.shown(name)));
+      String name = text(in.skip(nameBytes), nameBytes);
+      long extra = in.skip(extraBytes);
+      in.skip(commentBytes);
+      // those that need it have 64 bits there, in this order
+      ByteReader wide = zip64(extra, extra + extraBytes);
+      size = size == IN_ZIP64 ? wide.u64() : size;
+      if (packedSize == IN_ZIP64) {
+        wide.skip(Long.BYTES);
       }
-      at += length;
+      header = header == IN_ZIP64 ? wide.u64() : header;
+      if (members.put(name, new Member(packed, header, size)) != null) {
+        throw in.damaged(at, "%s is there twice".formatted(StrictJson.shown(name)));
+      }
     }
   }
 
-  private Member member(long at, long extra, long extraBytes) throws CheckpointException {
-    boolean encrypted = (u16(at + 8) & 1) != 0;
-    boolean compressed = u16(at + 10) != 0;
-    MemorySegment wide = wideFields(extra, extra + extraBytes);
-    int used = 0;
-    long size = u32(at + 24);
-    if (size == IN_ZIP64) {
-      size = wideField(wide, used++, at);
-    }
-    if (u32(at + 20) == IN_ZIP64) {
-      used++; // the compressed size
-    }
-    long header = u32(at + 42);
-    if (header == IN_ZIP64) {
-      header = wideField(wide, used, at);
-    }
-    return new Member(encrypted || compressed, header, size);
-  }
-
-  /** The extra field with the numbers that need 64 bits; empty if there is none. */
-  private MemorySegment wideFields(long from, long to) {
-    for (long at = from; at + 4 <= to; at += 4 + u16(at + 2)) {
-      if (u16(at) == 1) {
-        return file.bytes().asSlice(at + 4, Math.min(u16(at + 2), to - at - 4));
+  /** The extra field for numbers of 64 bits; nothing if there is none. */
+  private ByteReader zip64(long begin, long end) throws CheckpointException {
+    ByteReader in = new ByteReader(file, "an entry of the zip file", begin, end);
+    while (end - in.at() >= 4) {
+      int id = Short.toUnsignedInt(in.u16());
+      int bytes = Short.toUnsignedInt(in.u16());
+      if (id == ZIP64_FIELD) {
+        return new ByteReader(file, "a ZIP64 field", in.at(), Math.min(in.at() + bytes, end));
       }
+      in.skip(bytes);
     }
-    return file.bytes().asSlice(from, 0);
-  }
-
-  private long wideField(MemorySegment wide, int index, long at) throws CheckpointException {
-    if (wide.byteSize() < 8L * (index + 1)) {
-      throw damaged(at, "an entry of its directory lacks a ZIP64 number");
-    }
-    return wide.get(U64, 8L * index);
+    return new ByteReader(file, "a ZIP64 field", end, end);
   }
 
   /**
@@ -189,40 +171,38 @@ final class ZipDirectory {
                   .formatted(file.path(), StrictJson.shown(name))
               + " zip -0");
     }
-    check(member.header, LOCAL_BYTES, "the header of " + StrictJson.shown(name));
-    if (u32(member.header) != LOCAL_HEADER) {
-      throw damaged(
-          member.header, "the header of %s is not there".formatted(StrictJson.shown(name)));
+    ByteReader in = from(member.header, StrictJson.shown(name));
+    if (in.u32() != LOCAL_HEADER) {
+      throw in.damaged(member.header, "its header is not there");
     }
-    long at = member.header + LOCAL_BYTES + u16(member.header + 26) + u16(member.header + 28);
-    check(at, member.size, StrictJson.shown(name));
-    return file.bytes().asSlice(at, member.size);
+    in.skip(22); // what the directory says as well
+    int nameBytes = Short.toUnsignedInt(in.u16());
+    in.skip(nameBytes + (long) Short.toUnsignedInt(in.u16()));
+    return file.bytes().asSlice(in.skip(member.size), member.size);
   }
 
-  private void check(long at, long length, String what) throws CheckpointException {
+  /** Reads from a place that the file names, to its end. */
+  private ByteReader from(long at, String what) throws CheckpointException {
     long size = file.bytes().byteSize();
-    if (at < 0 || at > size || length < 0 || length > size - at) {
+    if (at < 0 || at > size) {
       throw new CheckpointException(
-          "%s is damaged: %s would take %s bytes at byte %s, of %d"
-              .formatted(
-                  file.path(),
-                  what,
-                  Long.toUnsignedString(length),
-                  Long.toUnsignedString(at),
-                  size));
+          "%s is damaged: %s would be at byte %s of %d"
+              .formatted(file.path(), what, Long.toUnsignedString(at), size));
     }
+    return new ByteReader(file, what, at, size);
   }
 
-  private CheckpointException damaged(long at, String fault) {
-    return new CheckpointException(
-        "%s is damaged: at byte %d %s".formatted(file.path(), at, fault));
+  private int signature(long at) {
+    return file.bytes().get(ByteReader.U32, at);
   }
 
-  private int u16(long at) {
-    return Short.toUnsignedInt(file.bytes().get(U16, at));
+  /** How long the comment is, after the end that is at this place. */
+  private int comment(long at) throws CheckpointException {
+    return Short.toUnsignedInt(from(at + END_BYTES - 2, "the end of the zip file").u16());
   }
 
-  private long u32(long at) {
-    return Integer.toUnsignedLong(file.bytes().get(U32, at));
+  private String text(long at, int count) {
+    return new String(
+        file.bytes().asSlice(at, count).toArray(ValueLayout.JAVA_BYTE), StandardCharsets.UTF_8);
   }
 }

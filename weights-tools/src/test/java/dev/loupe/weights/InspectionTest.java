@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -77,7 +78,8 @@ class InspectionTest {
             xl,
             tensors,
             List.of(),
-            Inspection.Head.TIED);
+            Inspection.Head.TIED,
+            Optional.of("0".repeat(64)));
     assertEquals(1_557_611_200, inspection.parameters());
     for (boolean all : new boolean[] {false, true}) {
       String text = inspection.text(all);

@@ -28,7 +28,7 @@ class PickleMachineTest {
       MappedFile file = MappedFile.open(path, arena);
       PickleMachine machine = new PickleMachine(file, 0, pickle.length, new TorchObjects());
       Object value = machine.run();
-      assertEquals(pickle.length, machine.length());
+      assertEquals(pickle.length, machine.at());
       return value;
     }
   }
@@ -133,7 +133,7 @@ class PickleMachineTest {
     refused(latin1("X\u00ff\u00ff\u00ff\u007f."), "2147483647");
     refused(
         latin1("\u008d\u00ff\u00ff\u00ff\u00ff\u00ff\u00ff\u00ff\u00ff."), "18446744073709551615");
-    refused(latin1("K"), "1 bytes to come");
+    refused(latin1("K"), "calls for 1 more bytes and has 0");
     refused(latin1("K\u0001Q."), "tuple");
     refused(latin1("(U\u0001xtQ."), "no storage");
   }

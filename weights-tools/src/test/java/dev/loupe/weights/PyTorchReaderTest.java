@@ -1,6 +1,5 @@
 package dev.loupe.weights;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -15,6 +14,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.zip.ZipFile;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -56,19 +56,9 @@ class PyTorchReaderTest {
   }
 
   static void assertSame(Path expected, Path actual) throws IOException {
-    try (Arena arena = Arena.ofConfined();
-        Checkpoint a = Checkpoint.open(expected);
+    try (Checkpoint a = Checkpoint.open(expected);
         Checkpoint b = Checkpoint.open(actual)) {
-      assertEquals(
-          a.tensors().stream().map(StoredTensor::name).toList(),
-          b.tensors().stream().map(StoredTensor::name).toList());
-      for (StoredTensor tensor : a.tensors()) {
-        StoredTensor other = b.tensor(tensor.name());
-        assertEquals(tensor.dtype(), other.dtype());
-        assertEquals(tensor.shape(), other.shape());
-        assertEquals(
-            -1, tensor.data(arena).mismatch(other.data(arena)), "bits of " + tensor.name());
-      }
+      Same.model(a, b);
     }
   }
 
@@ -128,17 +118,20 @@ class PyTorchReaderTest {
     assertSame(expected, folder);
   }
 
-  @Test
-  void aHeadThatIsWteItselfIsTied() throws IOException {
+  @ParameterizedTest
+  @ValueSource(strings = {"", "transformer."})
+  void aHeadThatIsWteItselfIsTied(String prefix) throws IOException {
     model(DType.F32, false);
     TorchWriter writer = TorchWriter.plain();
-    Map<String, Object> dict = stateDict(writer);
-    dict.put("lm_head.weight", dict.get("transformer.wte.weight"));
+    Map<String, Object> dict = new LinkedHashMap<>();
+    stateDict(writer)
+        .forEach((name, tensor) -> dict.put(name.replace("transformer.", prefix), tensor));
+    dict.put("lm_head.weight", dict.get(prefix + "wte.weight"));
     write(writer.zip("a/", dict));
+    assertSame(expected, folder);
     try (Checkpoint checkpoint = Checkpoint.open(folder)) {
       assertFalse(checkpoint.has("lm_head.weight"));
     }
-    assertSame(expected, folder);
   }
 
   @Test
@@ -188,8 +181,11 @@ class PyTorchReaderTest {
   void readsZip64() throws IOException {
     TorchWriter writer = TorchWriter.plain();
     byte[] plain = writer.zip("a/", stateDict(writer));
-    write(zip64(plain));
+    Path file = write(zip64(plain));
     assertSame(expected, folder);
+    try (ZipFile independent = new ZipFile(file.toFile())) { // the test's own file is sound
+      assertTrue(independent.size() > 30);
+    }
   }
 
   /** The same zip file with all sizes and places in ZIP64 fields. */
