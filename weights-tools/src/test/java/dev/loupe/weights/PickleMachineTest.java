@@ -2,35 +2,34 @@ package dev.loupe.weights;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTimeout;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.SplittableRandom;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 class PickleMachineTest {
-  @TempDir Path temporary;
+  private static PickleMachine machine(byte[] pickle) {
+    MappedFile file = new MappedFile(Path.of("p.pkl"), MemorySegment.ofArray(pickle));
+    return new PickleMachine(file, 0, pickle.length, new TorchObjects());
+  }
 
-  private Object run(byte[] pickle) throws IOException {
-    Path path = Files.write(temporary.resolve("p.pkl"), pickle);
-    try (Arena arena = Arena.ofConfined()) {
-      MappedFile file = MappedFile.open(path, arena);
-      PickleMachine machine = new PickleMachine(file, 0, pickle.length, new TorchObjects());
-      Object value = machine.run();
-      assertEquals(pickle.length, machine.at());
-      return value;
-    }
+  private static Object run(byte[] pickle) throws IOException {
+    PickleMachine machine = machine(pickle);
+    Object value = machine.run();
+    assertEquals(pickle.length, machine.at());
+    return value;
   }
 
   private void refused(byte[] pickle, Object... words) {
@@ -182,5 +181,39 @@ class PickleMachineTest {
     Map<String, Object> dict = TorchFile.dict(value).orElseThrow();
     assertEquals(1, dict.size());
     run(latin1("]".repeat(100_000) + "a".repeat(99_999) + "."));
+  }
+
+  /** Programs of sound opcodes in no order: more than half run on for ten steps and more. */
+  @Test
+  void randomPrograms() throws IOException {
+    String opcodes =
+        "NKMJIUX(()tt]e}uasqhhhrjcQRb.." + "\u0085\u0086\u0087\u0088\u0089\u008a\u008c\u0093\u0094";
+    SplittableRandom random = new SplittableRandom(26);
+    int finished = 0;
+    for (int round = 0; round < 20_000; round++) {
+      StringBuilder program = new StringBuilder("K\u0001(}]ccollections\nOrderedDict\n)");
+      for (int i = random.nextInt(60); i > 0; i--) {
+        char opcode = opcodes.charAt(random.nextInt(opcodes.length()));
+        program.append(opcode);
+        switch (opcode) {
+          case 'c' ->
+              program.append(random.nextBoolean() ? "torch\nHalfStorage\n" : "numpy\ndtype\n");
+          case 'I' -> program.append("12\n");
+          case 'K', 'q', 'h' -> program.append((char) random.nextInt(4));
+          case 'M' -> program.append("ab");
+          case 'J', 'r', 'j' -> program.append((char) random.nextInt(4)).append("\0\0\0");
+          case 'U', '\u008c', '\u008a' -> program.append("\u0001x");
+          case 'X' -> program.append("\u0002\0\0\0xy");
+          default -> {}
+        }
+      }
+      try {
+        machine(latin1(program + ".")).run();
+        finished++;
+      } catch (CheckpointException e) {
+        Refusal.assertOneSentence(String.valueOf(e.getMessage()));
+      }
+    }
+    assertTrue(finished > 1000, "finished " + finished);
   }
 }
