@@ -122,7 +122,9 @@ class PickleMachineTest {
     refused(latin1("(."), "none");
     refused(latin1("t."), "never began");
     refused(latin1("K\u0001\u0086."), "none");
-    refused(latin1("K\u0001(\u0085."), "none"); // a tuple must not reach below a mark
+    refused(
+        latin1("K\u0001(\u0085."),
+        "values where there are none"); // a tuple must not reach below a mark
     refused(latin1("h\u0005."), "memo 5");
     refused(latin1("K\u0001K\u0001a."), "no list");
     refused(latin1(")K\u0001a."), "no list"); // a tuple is none

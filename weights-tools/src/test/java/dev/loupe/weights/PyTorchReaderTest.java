@@ -233,6 +233,11 @@ class PyTorchReaderTest {
         "transformer.wpe.weight",
         writer.view(DType.F32, "98", 0, List.of(11L, 50L), List.of(50L, 1L)));
     refused(writer.zip("a/", dict), "transformer.wpe.weight", "549");
+    PickleWriter.Pickled longer = TorchWriter.storage("FloatStorage", "98", 550);
+    dict.put(
+        "transformer.wpe.weight",
+        TorchWriter.rebuild(longer, 0, List.of(11L, 50L), List.of(50L, 1L)));
+    refused(writer.zip("a/", dict), "transformer.wpe.weight", "550 F32", "2196 bytes");
     // one number for a whole table would make a small file large
     dict.put(
         "transformer.wpe.weight",
