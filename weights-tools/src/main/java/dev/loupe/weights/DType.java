@@ -98,11 +98,11 @@ public enum DType {
     }
   }
 
-  private static float bf16ToFloat(short bits) {
+  static float bf16ToFloat(short bits) {
     return Float.intBitsToFloat(bits << 16);
   }
 
-  private static short floatToBf16(float value) {
+  static short floatToBf16(float value) {
     int bits = Float.floatToRawIntBits(value);
     if (Float.isNaN(value)) {
       return (short) ((bits >>> 16) | 0x40); // rounding could carry a NaN into an infinity

@@ -90,7 +90,7 @@ public enum GgmlType {
   /** Whether {@link #encode} knows it; all can be read. */
   boolean isWritten() {
     return switch (this) {
-      case F32, F16, Q8_0 -> true;
+      case F32, F16, BF16, Q8_0 -> true;
       default -> false;
     };
   }
@@ -133,6 +133,15 @@ public enum GgmlType {
         for (int i = offset; i < offset + count; i++) {
           short half = Float.floatToFloat16(from[i]);
           if (!Float.isFinite(Float.float16ToFloat(half))) {
+            return i;
+          }
+          to.putShort(half);
+        }
+      }
+      case BF16 -> {
+        for (int i = offset; i < offset + count; i++) {
+          short half = DType.floatToBf16(from[i]);
+          if (!Float.isFinite(DType.bf16ToFloat(half))) {
             return i;
           }
           to.putShort(half);

@@ -90,7 +90,7 @@ public final class Gpt2Gguf {
         new GgufWriter.Metadata()
             .put("general.architecture", "gpt2")
             .put("general.name", String.valueOf(checkpoint.source().getFileName()))
-            .put("general.file_type", type == GgmlType.Q8_0 ? 7 : type == GgmlType.F16 ? 1 : 0)
+            .put("general.file_type", fileType(type))
             .put("general.quantization_version", 2)
             .put("gpt2.context_length", config.nPositions())
             .put("gpt2.embedding_length", config.nEmbd())
@@ -119,6 +119,16 @@ public final class Gpt2Gguf {
       metadata.put("tokenizer.ggml.eos_token_id", config.eosTokenId());
     }
     return metadata;
+  }
+
+  /** llama.cpp's number of a file whose matrices are of this type. */
+  private static int fileType(GgmlType type) {
+    return switch (type) {
+      case F16 -> 1;
+      case Q8_0 -> 7;
+      case BF16 -> 32;
+      default -> 0;
+    };
   }
 
   /** GGUF's number of a kind of token. */

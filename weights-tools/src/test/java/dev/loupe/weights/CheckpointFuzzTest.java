@@ -62,7 +62,10 @@ class CheckpointFuzzTest {
     try (Checkpoint model = Checkpoint.open(leastLlmC())) {
       LlmCFile.write(model, true, 0, file);
     }
+    byte[] sound = Files.readAllBytes(file);
     damage(file, file, 4);
+    Files.write(file, sound);
+    damage(file, file, 10, 32.0 / sound.length, bytes -> bytes); // where the numbers are
   }
 
   @Test

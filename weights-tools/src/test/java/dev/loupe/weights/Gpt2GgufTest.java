@@ -95,7 +95,7 @@ class Gpt2GgufTest {
   @Test
   void valuesAreTheCheckpoints() throws IOException {
     Path model = model(WIDE, true);
-    for (GgmlType type : List.of(GgmlType.F32, GgmlType.F16, GgmlType.Q8_0)) {
+    for (GgmlType type : List.of(GgmlType.F32, GgmlType.F16, GgmlType.BF16, GgmlType.Q8_0)) {
       GgufFile file = converted(model, type);
       assertEquals(2 + 2 * 12 + 3, file.tensors.size(), "with a head of its own");
       try (Checkpoint checkpoint = Checkpoint.open(model)) {
@@ -128,7 +128,11 @@ class Gpt2GgufTest {
     float tolerance =
         plain || type == GgmlType.F32
             ? 0
-            : type == GgmlType.F16 ? largest / 2048 : largest / 254 + largest / 2048;
+            : switch (type) {
+              case F16 -> largest / 2048;
+              case BF16 -> largest / 256;
+              default -> largest / 254 + largest / 2048;
+            };
     for (int i = 0; i < expected.length; i++) {
       int at = transposed ? i % outputs * inputs + i / outputs : i;
       assertEquals(expected[i], actual[at], tolerance, name);

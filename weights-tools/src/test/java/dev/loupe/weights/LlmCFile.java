@@ -9,11 +9,12 @@ import java.nio.file.Path;
 import java.util.List;
 
 /** Writes what llm.c's {@code write_model} and {@code write_tokenizer} write, from their text. */
-final class LlmCFile {
+public final class LlmCFile {
   private LlmCFile() {}
 
   /** The model in f32 or bf16, its vocabulary padded to a multiple of 128 by {@code padding}. */
-  static Path write(Checkpoint model, boolean bf16, float padding, Path file) throws IOException {
+  public static Path write(Checkpoint model, boolean bf16, float padding, Path file)
+      throws IOException {
     Gpt2Config c = model.config();
     int padded = (c.vocabSize() + 127) / 128 * 128;
     ByteArrayOutputStream out = new ByteArrayOutputStream();
@@ -49,7 +50,8 @@ final class LlmCFile {
   }
 
   /** The tokens' bytes; the last is the end of text. */
-  static Path writeTokenizer(List<byte[]> tokens, int version, Path file) throws IOException {
+  public static Path writeTokenizer(List<byte[]> tokens, int version, Path file)
+      throws IOException {
     ByteArrayOutputStream out = new ByteArrayOutputStream();
     header(out, 20240328, version, tokens.size(), version == 2 ? tokens.size() - 1 : 0);
     for (byte[] token : tokens) {

@@ -18,7 +18,7 @@ import java.util.TreeMap;
  * Writes a TensorFlow checkpoint the way its BundleWriter and LevelDB's TableBuilder do: shared
  * beginnings of keys, a restart every few keys, small blocks so that there are several.
  */
-final class TensorFlowFiles {
+public final class TensorFlowFiles {
   private static final int RESTART_EVERY = 3;
   private static final int BLOCK_BYTES = 300;
 
@@ -43,7 +43,7 @@ final class TensorFlowFiles {
   }
 
   /** The model under OpenAI's names, with hparams.json. */
-  static Path write(Checkpoint model, int shards, boolean bigEndian, Path folder)
+  public static Path write(Checkpoint model, int shards, boolean bigEndian, Path folder)
       throws IOException {
     Files.createDirectories(folder);
     of(model, shards, bigEndian).save(folder, "model.ckpt");
