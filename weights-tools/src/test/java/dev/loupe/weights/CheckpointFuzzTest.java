@@ -142,8 +142,12 @@ class CheckpointFuzzTest {
     Path folder = Files.createDirectory(temporary.resolve("nano"));
     TorchWriter writer = new TorchWriter(4, TorchWriter.Lie.DENSE, false);
     Map<String, Object> root =
-        NanoGptTest.checkpoint(
-            temporary.resolve("e"), writer, "_orig_mod.", false, ModelFolder.LEAST);
+        NanoGptFile.root(
+            TorchWriter.tensors(temporary.resolve("e")),
+            writer,
+            "_orig_mod.",
+            false,
+            ModelFolder.LEAST);
     byte[] sound = writer.zip("a/", root);
     Path file = Files.write(folder.resolve("ckpt.pt"), sound);
     damage(folder, file, 23, 0.5, bytes -> bytes);

@@ -38,69 +38,10 @@ class NanoGptTest {
     folder = Files.createDirectory(temporary.resolve("out"));
   }
 
-  /** The model as nanoGPT's train.py saves it. */
-  static Map<String, Object> checkpoint(
-      Path model, TorchWriter writer, String prefix, boolean bias, Gpt2Config config)
-      throws IOException {
-    Map<String, Object> tensors = new LinkedHashMap<>();
-    TorchWriter.tensors(model)
-        .forEach(
-            (entry, data) -> {
-              boolean linear = entry.name().matches(".*\\.(attn|mlp)\\..*weight");
-              if (linear) { // [in, out] to [out, in]
-                data = transposed(data, entry);
-                entry =
-                    new SafetensorsWriter.Entry(
-                        entry.name(), entry.dtype(), entry.shape().reversed());
-              }
-              if (bias || !entry.name().endsWith(".bias")) {
-                tensors.put(prefix + entry.name(), writer.tensor(entry, data));
-              }
-            });
-    tensors.put(prefix + "lm_head.weight", tensors.get(prefix + "transformer.wte.weight"));
-    Map<String, Object> arguments = new LinkedHashMap<>();
-    arguments.put("n_layer", config.nLayer());
-    arguments.put("n_head", config.nHead());
-    arguments.put("n_embd", config.nEmbd());
-    arguments.put("block_size", config.nPositions());
-    arguments.put("bias", bias);
-    arguments.put("vocab_size", config.vocabSize());
-    arguments.put("dropout", 0.0);
-    Map<String, Object> root = new LinkedHashMap<>();
-    root.put("model", PickleWriter.orderedDict(tensors));
-    Map<Integer, Object> state =
-        Map.of(0, Map.of("step", 2000, "exp_avg", tensors.get(prefix + "transformer.wte.weight")));
-    root.put(
-        "optimizer",
-        Map.of(
-            "state",
-            state,
-            "param_groups",
-            PickleWriter.list(
-                Map.of("lr", 6e-4, "betas", List.of(0.9, 0.95), "params", List.of(0)))));
-    root.put("model_args", arguments);
-    root.put("iter_num", 2000);
-    root.put(
-        "config", Map.of("dataset", "shakespeare_char", "compile", true, "init_from", "scratch"));
-    return root;
-  }
-
-  private static byte[] transposed(byte[] data, SafetensorsWriter.Entry entry) {
-    int rows = entry.shape().getFirst().intValue();
-    int columns = entry.shape().getLast().intValue();
-    int size = entry.dtype().bytes();
-    byte[] to = new byte[data.length];
-    for (int r = 0; r < rows; r++) {
-      for (int c = 0; c < columns; c++) {
-        System.arraycopy(data, (r * columns + c) * size, to, (c * rows + r) * size, size);
-      }
-    }
-    return to;
-  }
-
   private Path write(String prefix, boolean bias) throws IOException {
     TorchWriter writer = TorchWriter.plain();
-    return write(writer, checkpoint(expected, writer, prefix, bias, CONFIG));
+    return write(
+        writer, NanoGptFile.root(TorchWriter.tensors(expected), writer, prefix, bias, CONFIG));
   }
 
   private Path write(TorchWriter writer, Map<String, Object> root) throws IOException {
@@ -145,7 +86,8 @@ class NanoGptTest {
   @Test
   void biasesMustBeThereIfSaidSo() throws IOException {
     TorchWriter writer = TorchWriter.plain();
-    Map<String, Object> root = checkpoint(expected, writer, "", false, CONFIG);
+    Map<String, Object> root =
+        NanoGptFile.root(TorchWriter.tensors(expected), writer, "", false, CONFIG);
     Map<String, Object> arguments = TorchFile.dict(root.get("model_args")).orElseThrow();
     arguments.put("bias", true);
     write(writer, root);
@@ -209,7 +151,7 @@ class NanoGptTest {
             padded,
             new RandomCheckpoint.Layout(DType.F32, false, true, false));
     TorchWriter writer = TorchWriter.plain();
-    write(writer, checkpoint(model, writer, "", true, padded));
+    write(writer, NanoGptFile.root(TorchWriter.tensors(model), writer, "", true, padded));
     try (Checkpoint checkpoint = Checkpoint.open(folder)) {
       assertEquals(padded, checkpoint.config());
     }

@@ -2,10 +2,13 @@ package dev.loupe.weights;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
 import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -17,7 +20,7 @@ import java.util.zip.ZipEntry;
 import java.util.zip.ZipOutputStream;
 
 /** Writes what torch.save would, in both of its containers. */
-final class TorchWriter {
+public final class TorchWriter {
   private static final Map<DType, String> TYPES =
       Map.of(DType.F64, "Double", DType.F32, "Float", DType.F16, "Half", DType.BF16, "BFloat16");
 
@@ -49,6 +52,25 @@ final class TorchWriter {
 
   static TorchWriter plain() {
     return new TorchWriter(2, Lie.DENSE, false);
+  }
+
+  /** The model as a state dict in a file of torch before or since 1.6. */
+  public static void write(Checkpoint model, boolean old, Path file) throws IOException {
+    TorchWriter writer = plain();
+    Object root = PickleWriter.orderedDict(writer.stateDict(tensors(model)));
+    Files.write(file, old ? writer.old(root) : writer.zip("a/", root));
+  }
+
+  static Map<SafetensorsWriter.Entry, byte[]> tensors(Checkpoint model) {
+    Map<SafetensorsWriter.Entry, byte[]> all = new LinkedHashMap<>();
+    try (Arena arena = Arena.ofConfined()) {
+      for (StoredTensor t : model.tensors()) {
+        all.put(
+            new SafetensorsWriter.Entry("transformer." + t.name(), t.dtype(), t.shape()),
+            t.data(arena).toArray(ValueLayout.JAVA_BYTE));
+      }
+    }
+    return all;
   }
 
   /** The tensors of a model, which stays. */
