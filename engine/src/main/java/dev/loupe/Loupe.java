@@ -72,11 +72,11 @@ public final class Loupe implements AutoCloseable {
   public static Loupe open(Path source, Options options, Progress progress)
       throws CheckpointException {
     long start = System.nanoTime();
-    Checkpoint checkpoint = Checkpoint.open(source);
+    Checkpoint checkpoint = Checkpoint.open(source, options.activation().orElse(null));
     Tokenizer tokenizer = null;
     Ops ops = null;
     try {
-      tokenizer = Tokenizer.open(checkpoint);
+      tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
       checkVocabulary(checkpoint.config(), tokenizer, source);
       Opened opened = open(options, checkpoint);
       ops = opened.ops();

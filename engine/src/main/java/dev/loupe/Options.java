@@ -1,5 +1,9 @@
 package dev.loupe;
 
+import dev.loupe.weights.Activation;
+import java.nio.file.Path;
+import java.util.Optional;
+
 /**
  * How to open a model.
  *
@@ -9,9 +13,19 @@ package dev.loupe;
  * @param gemm what multiplies the rows of a prompt on a GPU
  * @param threads CPU threads; 0 takes one for each processor that the process may use
  * @param hash whether to compute the SHA-256 of the weights, which reads all of them
+ * @param activation what the model is run with; empty for what its checkpoint says
+ * @param gpt2Tokenizer the folder of GPT-2's own tokenizer, for checkpoints that were trained with
+ *     it and come without
  */
 public record Options(
-    Backend backend, int device, Precision precision, Gemm gemm, int threads, boolean hash) {
+    Backend backend,
+    int device,
+    Precision precision,
+    Gemm gemm,
+    int threads,
+    boolean hash,
+    Optional<Activation> activation,
+    Optional<Path> gpt2Tokenizer) {
   public Options {
     if (device < 0) {
       throw new IllegalArgumentException("GPU %d: they are numbered from 0".formatted(device));
@@ -23,30 +37,42 @@ public record Options(
 
   /** The best backend there is, the first GPU, 32-bit floats, all processors. */
   public static Options defaults() {
-    return new Options(Backend.AUTO, 0, Precision.F32, Gemm.AUTO, 0, false);
+    return new Options(
+        Backend.AUTO, 0, Precision.F32, Gemm.AUTO, 0, false, Optional.empty(), Optional.empty());
   }
 
   public Options backend(Backend backend) {
-    return new Options(backend, device, precision, gemm, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash, activation, gpt2Tokenizer);
   }
 
   public Options device(int device) {
-    return new Options(backend, device, precision, gemm, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash, activation, gpt2Tokenizer);
   }
 
   public Options precision(Precision precision) {
-    return new Options(backend, device, precision, gemm, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash, activation, gpt2Tokenizer);
   }
 
   public Options gemm(Gemm gemm) {
-    return new Options(backend, device, precision, gemm, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash, activation, gpt2Tokenizer);
   }
 
   public Options threads(int threads) {
-    return new Options(backend, device, precision, gemm, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash, activation, gpt2Tokenizer);
   }
 
   public Options hash(boolean hash) {
-    return new Options(backend, device, precision, gemm, threads, hash);
+    return new Options(backend, device, precision, gemm, threads, hash, activation, gpt2Tokenizer);
+  }
+
+  /** Whatever the checkpoint says. */
+  public Options activation(Activation activation) {
+    return new Options(
+        backend, device, precision, gemm, threads, hash, Optional.of(activation), gpt2Tokenizer);
+  }
+
+  public Options gpt2Tokenizer(Path folder) {
+    return new Options(
+        backend, device, precision, gemm, threads, hash, activation, Optional.of(folder));
   }
 }

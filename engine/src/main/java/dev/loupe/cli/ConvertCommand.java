@@ -1,6 +1,7 @@
 package dev.loupe.cli;
 
 import dev.loupe.text.Tokenizer;
+import dev.loupe.weights.Activation;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.GgmlType;
@@ -57,6 +58,12 @@ final class ConvertCommand implements Callable<Integer> {
   @Nullable String dtype;
 
   @Option(
+      names = "--activation",
+      paramLabel = "A",
+      description = "What the model is said to run with (default: what IN says).")
+  @Nullable Activation activation;
+
+  @Option(
       names = {"-q", "--quiet"},
       description = "No progress, no closing line.")
   boolean quiet;
@@ -71,19 +78,19 @@ final class ConvertCommand implements Callable<Integer> {
       throw new IOException(out + " exists already; give a new name or delete it");
     }
     ProgressBar bar = new ProgressBar(terminal, !quiet, "writing " + out.getFileName());
-    try (Checkpoint checkpoint = Checkpoint.open(in)) {
+    try (Checkpoint checkpoint = Checkpoint.open(in, activation)) {
       if (!quiet) {
         WeightsCommand.sayNotes(checkpoint, terminal);
       }
       if (gguf) {
-        Vocabulary vocabulary = Tokenizer.vocabulary(checkpoint);
+        Vocabulary vocabulary = Tokenizer.vocabulary(checkpoint, Home.gpt2Tokenizer());
         WeightsCommand.writing(
             bar,
             terminal,
             out,
             progress -> Gpt2Gguf.write(checkpoint, vocabulary, type, out, progress));
       } else {
-        Optional<byte[]> tokenizer = Tokenizer.json(checkpoint);
+        Optional<byte[]> tokenizer = Tokenizer.json(checkpoint, Home.gpt2Tokenizer());
         WeightsCommand.writing(
             bar,
             terminal,

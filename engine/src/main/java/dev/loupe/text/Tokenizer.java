@@ -53,12 +53,14 @@ public final class Tokenizer implements AutoCloseable {
 
   /**
    * Opens a checkpoint's tokenizer: the files beside the weights, else what the weights' own file
-   * carries.
+   * carries, or names.
    *
+   * @param gpt2 where GPT-2's own tokenizer is, for a checkpoint that names it
    * @throws CheckpointException as {@link #open(Path)}
    */
-  public static Tokenizer open(Checkpoint checkpoint) throws CheckpointException {
-    return of(read(checkpoint), checkpoint.source());
+  public static Tokenizer open(Checkpoint checkpoint, Optional<Path> gpt2)
+      throws CheckpointException {
+    return of(read(checkpoint, gpt2), checkpoint.source());
   }
 
   private static Path folderOf(Checkpoint checkpoint) {
@@ -67,12 +69,16 @@ public final class Tokenizer implements AutoCloseable {
     return Files.isDirectory(source) || parent == null ? source : parent;
   }
 
-  private static TokenizerJson read(Checkpoint checkpoint) throws CheckpointException {
+  private static TokenizerJson read(Checkpoint checkpoint, Optional<Path> gpt2)
+      throws CheckpointException {
     Path source = checkpoint.source();
     Path folder = folderOf(checkpoint);
     Optional<Vocabulary> own = checkpoint.vocabulary();
     if (own.isEmpty() || TokenizerJson.isIn(folder)) {
       return TokenizerJson.read(folder);
+    }
+    if (own.get().equals(Vocabulary.GPT2)) {
+      return TokenizerJson.read(gpt2.orElse(folder));
     }
     try {
       return TokenizerJson.of(own.get());
@@ -95,13 +101,14 @@ public final class Tokenizer implements AutoCloseable {
   }
 
   /**
-   * The tokenizer of {@link #open(Checkpoint)} as tables, to be written into another file. Read
-   * anew: an open tokenizer keeps its merges in native memory only.
+   * The tokenizer of {@link #open(Checkpoint, Optional)} as tables, to be written into another
+   * file. Read anew: an open tokenizer keeps its merges in native memory only.
    *
    * @throws CheckpointException as {@link #open(Path)}
    */
-  public static Vocabulary vocabulary(Checkpoint checkpoint) throws CheckpointException {
-    TokenizerJson json = read(checkpoint);
+  public static Vocabulary vocabulary(Checkpoint checkpoint, Optional<Path> gpt2)
+      throws CheckpointException {
+    TokenizerJson json = read(checkpoint, gpt2);
     try {
       TokenTable table = new TokenTable(json.vocab(), json.added());
       List<Vocabulary.Token> tokens = new ArrayList<>();
@@ -118,17 +125,19 @@ public final class Tokenizer implements AutoCloseable {
   }
 
   /**
-   * The tokenizer of {@link #open(Checkpoint)} as a tokenizer.json: the file beside the weights, or
-   * one made from what else is there. Empty if there is no tokenizer, or one without merges.
+   * The tokenizer of {@link #open(Checkpoint, Optional)} as a tokenizer.json: the file beside the
+   * weights, or one made from what else is there. Empty if there is no tokenizer, or one without
+   * merges.
    *
    * @throws CheckpointException if there is one and it is broken
    */
-  public static Optional<byte[]> json(Checkpoint checkpoint) throws CheckpointException {
+  public static Optional<byte[]> json(Checkpoint checkpoint, Optional<Path> gpt2)
+      throws CheckpointException {
     Path folder = folderOf(checkpoint);
     if (checkpoint.vocabulary().isEmpty() && !TokenizerJson.isIn(folder)) {
       return Optional.empty();
     }
-    Vocabulary vocabulary = vocabulary(checkpoint);
+    Vocabulary vocabulary = vocabulary(checkpoint, gpt2);
     Path file = folder.resolve(TokenizerJson.FILE_NAME);
     if (Files.exists(file)) {
       try {

@@ -17,6 +17,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A GPT-2 checkpoint on disk, open for reading. The weights are mapped, not loaded: opening takes
@@ -39,14 +40,19 @@ public final class Checkpoint implements AutoCloseable {
   private final Optional<Vocabulary> vocabulary;
   private final List<String> notes;
 
-  private Checkpoint(Path source, Arena arena, CheckpointReader.Contents contents)
+  private Checkpoint(
+      Path source, Arena arena, CheckpointReader.Contents contents, @Nullable Activation activation)
       throws CheckpointException {
     this.source = source;
     this.arena = arena;
-    this.config = contents.config();
+    this.config =
+        activation == null ? contents.config() : contents.config().withActivation(activation);
     this.files = List.copyOf(contents.files());
     this.vocabulary = contents.vocabulary();
-    this.notes = List.copyOf(contents.notes());
+    this.notes =
+        contents.notes().stream()
+            .filter(note -> activation == null || !note.equals(CheckpointReader.ERF_ASSUMED))
+            .toList();
     Map<String, CheckpointReader.Entry> stored = byCanonicalName(contents.tensors());
     checkLayers(stored);
     this.tensors = Collections.unmodifiableMap(needed(stored));
@@ -65,14 +71,25 @@ public final class Checkpoint implements AutoCloseable {
    * @throws CheckpointException if anything is missing, damaged or doesn't fit together; the
    *     message is one sentence that names the file
    */
-  @SuppressWarnings("MustBeClosedChecker") // the checkpoint keeps the arena open
   public static Checkpoint open(Path source) throws CheckpointException {
+    return open(source, null);
+  }
+
+  /**
+   * Likewise.
+   *
+   * @param activation what the model is run with, whatever the checkpoint says; null for what it
+   *     says
+   */
+  @SuppressWarnings("MustBeClosedChecker") // the checkpoint keeps the arena open
+  public static Checkpoint open(Path source, @Nullable Activation activation)
+      throws CheckpointException {
     Arena arena = Arena.ofShared();
     boolean opened = false;
     try {
       MappedFile file = MappedFile.open(locate(source), arena);
       CheckpointReader.Contents contents = readerOf(file).read(file, arena);
-      Checkpoint checkpoint = new Checkpoint(source, arena, contents);
+      Checkpoint checkpoint = new Checkpoint(source, arena, contents, activation);
       opened = true;
       return checkpoint;
     } finally {

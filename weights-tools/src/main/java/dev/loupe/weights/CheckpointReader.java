@@ -21,7 +21,13 @@ interface CheckpointReader {
           new ShardIndexReader(),
           new TensorFlowReader(),
           new GgufReader(),
-          new LlmCReader());
+          new LlmCReader(),
+          new PyTorchReader());
+
+  /** The note of a format that doesn't say which GELU its models have; not for one who chose. */
+  String ERF_ASSUMED =
+      "the checkpoint doesn't say which GELU it was trained with: gelu (erf) is assumed, as in"
+          + " today's nanoGPT; --activation gelu_new takes the tanh form";
 
   /**
    * What its file is called in a model's folder, likeliest first; {@code *.gguf} is any with that

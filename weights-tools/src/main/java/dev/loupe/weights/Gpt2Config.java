@@ -83,6 +83,23 @@ public record Gpt2Config(
         end);
   }
 
+  /** The same with another nonlinearity. */
+  Gpt2Config withActivation(Activation other) {
+    return new Gpt2Config(
+        nLayer,
+        nHead,
+        nEmbd,
+        nPositions,
+        vocabSize,
+        nInner,
+        other,
+        layerNormEpsilon,
+        scaleAttnWeights,
+        scaleAttnByInverseLayerIdx,
+        bosTokenId,
+        eosTokenId);
+  }
+
   /** Width of one head, D. */
   public int headDim() {
     return nEmbd / nHead;

@@ -11,6 +11,9 @@ import java.util.List;
  *     of characters gives a token for each.
  */
 public record Vocabulary(List<Token> tokens, List<String> merges) {
+  /** GPT-2's own, of a checkpoint that was trained with it and doesn't carry it: without tokens. */
+  public static final Vocabulary GPT2 = new Vocabulary(List.of(), List.of());
+
   public Vocabulary {
     tokens = List.copyOf(tokens);
     merges = List.copyOf(merges);

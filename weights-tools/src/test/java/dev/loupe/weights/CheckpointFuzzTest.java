@@ -14,6 +14,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.SplittableRandom;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
@@ -115,6 +116,56 @@ class CheckpointFuzzTest {
     damage(file, file, 8);
     var _ = Files.write(file, model.file.bytes());
     damage(file, file, 9, 0.1, bytes -> bytes); // where the numbers are
+  }
+
+  /** The pickle comes first in the file: the first part of it is damaged more than the rest. */
+  @Test
+  void damagedPyTorch() throws IOException {
+    Path folder = leastTorch();
+    Path file = folder.resolve("pytorch_model.bin");
+    Map<SafetensorsWriter.Entry, byte[]> tensors = TorchWriter.tensors(temporary.resolve("e"));
+    TorchWriter zip = new TorchWriter(2, TorchWriter.Lie.TRANSPOSED, true);
+    byte[] sound = zip.zip("a/", PickleWriter.orderedDict(zip.stateDict(tensors)));
+    Files.write(file, sound);
+    damage(folder, file, 20);
+    Files.write(file, sound);
+    damage(folder, file, 21, 0.3, bytes -> bytes);
+    TorchWriter old = new TorchWriter(4, TorchWriter.Lie.SPACED, false);
+    sound = old.old(PickleWriter.orderedDict(old.stateDict(tensors)));
+    Files.write(file, sound);
+    damage(folder, file, 22, 0.8, bytes -> bytes);
+  }
+
+  @Test
+  void damagedNanoGpt() throws IOException {
+    leastTorch();
+    Path folder = Files.createDirectory(temporary.resolve("nano"));
+    TorchWriter writer = new TorchWriter(4, TorchWriter.Lie.DENSE, false);
+    Map<String, Object> root =
+        NanoGptFile.root(
+            TorchWriter.tensors(temporary.resolve("e")),
+            writer,
+            "_orig_mod.",
+            false,
+            ModelFolder.LEAST);
+    byte[] sound = writer.zip("a/", root);
+    Path file = Files.write(folder.resolve("ckpt.pt"), sound);
+    damage(folder, file, 23, 0.5, bytes -> bytes);
+    Files.write(file, sound);
+    Object meta = Map.of("vocab_size", 3, "itos", Map.of(0, "a", 1, "b", 2, "é"));
+    damage(folder, Files.write(folder.resolve("meta.pkl"), PickleWriter.of(4, meta)), 24);
+  }
+
+  /** Makes a model in folder e, and a folder that has its config only. */
+  private Path leastTorch() throws IOException {
+    Path model =
+        ModelFolder.random(
+            temporary.resolve("e"),
+            ModelFolder.LEAST,
+            new RandomCheckpoint.Layout(DType.F16, false, true, false));
+    Path folder = Files.createDirectory(temporary.resolve("t"));
+    Files.copy(ModelFolder.config(model), ModelFolder.config(folder));
+    return folder;
   }
 
   private Path leastLlmC() throws IOException {
