@@ -21,7 +21,9 @@ interface CheckpointReader {
           new ShardIndexReader(),
           new TensorFlowReader(),
           new GgufReader(),
-          new LlmCReader());
+          new LlmCReader(),
+          new GgmlReader(),
+          new OnnxReader());
 
   /**
    * What its file is called in a model's folder, likeliest first; {@code *.gguf} is any with that

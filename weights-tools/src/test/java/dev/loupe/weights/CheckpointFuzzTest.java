@@ -114,6 +114,14 @@ class CheckpointFuzzTest {
     damage(file, file, 9, 0.1, bytes -> bytes); // where the numbers are
   }
 
+  @Test
+  void damagedGgml() throws IOException {
+    GgufModel model = new GgufModel(2, 32, 128, 5, 7, false);
+    byte[] sound = new GgmlReaderTest.File(model, 32, 2002).make();
+    Path file = Files.write(temporary.resolve("m.bin"), sound);
+    damage(file, file, 10);
+  }
+
   private Path leastLlmC() throws IOException {
     return ModelFolder.random(
         temporary.resolve("m"),
