@@ -16,6 +16,7 @@ import java.util.stream.LongStream;
 final class LongestTokens implements Encoder {
   private final Map<String, Integer> ids;
   private final List<Integer> lengths; // of tokens, the longest first
+  private volatile boolean closed; // frees nothing, but is to be seen as with the other
 
   /**
    * @param ids of tokens spelled in {@link ByteAlphabet}
@@ -30,6 +31,9 @@ final class LongestTokens implements Encoder {
 
   @Override
   public long[] encode(String text) {
+    if (closed) {
+      throw new IllegalStateException("tokenizer is closed");
+    }
     StringBuilder spelled = new StringBuilder();
     for (byte b : text.getBytes(UTF_8)) {
       spelled.append(ByteAlphabet.symbol(b & 0xFF));
@@ -69,5 +73,7 @@ final class LongestTokens implements Encoder {
   }
 
   @Override
-  public void close() {}
+  public void close() {
+    closed = true;
+  }
 }

@@ -22,7 +22,9 @@ interface CheckpointReader {
           new TensorFlowReader(),
           new GgufReader(),
           new LlmCReader(),
-          new PyTorchReader());
+          new PyTorchReader(),
+          new GgmlReader(),
+          new OnnxReader());
 
   /** The note of a format that doesn't say which GELU its models have; not for one who chose. */
   String ERF_ASSUMED =

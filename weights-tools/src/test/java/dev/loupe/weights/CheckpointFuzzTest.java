@@ -118,6 +118,14 @@ class CheckpointFuzzTest {
     damage(file, file, 9, 0.1, bytes -> bytes); // where the numbers are
   }
 
+  @Test
+  void damagedGgml() throws IOException {
+    GgufModel model = new GgufModel(2, 32, 128, 5, 7, false);
+    byte[] sound = new GgmlReaderTest.File(model, 32, 2002).make();
+    Path file = Files.write(temporary.resolve("m.bin"), sound);
+    damage(file, file, 10);
+  }
+
   /** The pickle comes first in the file: the first part of it is damaged more than the rest. */
   @Test
   void damagedPyTorch() throws IOException {
@@ -189,6 +197,7 @@ class CheckpointFuzzTest {
     SplittableRandom random = new SplittableRandom(seed);
     int opened = 0;
     for (int round = 0; round < ROUNDS; round++) {
+      Files.delete(file); // to write over an old file takes ext4 milliseconds
       Files.write(file, finish.apply(damaged(sound, (int) (part * sound.length), random)));
       String what = "seed " + seed + " round " + round;
       long bytes = THREAD.getCurrentThreadAllocatedBytes();

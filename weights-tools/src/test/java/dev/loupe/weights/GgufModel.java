@@ -2,6 +2,7 @@ package dev.loupe.weights;
 
 import java.lang.foreign.MemorySegment;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.SplittableRandom;
 
@@ -11,6 +12,34 @@ final class GgufModel {
 
   /** Of each tensor in Hugging Face's layout, by Hugging Face's name. */
   final Map<String, float[]> values = new LinkedHashMap<>();
+
+  /** The tensors as they are stored, by Hugging Face's name. */
+  final Map<String, Part> parts = new LinkedHashMap<>();
+
+  /** One stored tensor. */
+  static final class Part {
+    private final int type;
+    private final byte[] data;
+    private final List<Integer> innermostFirst;
+
+    private Part(int type, byte[] data, List<Integer> innermostFirst) {
+      this.type = type;
+      this.data = data;
+      this.innermostFirst = innermostFirst;
+    }
+
+    int type() {
+      return type;
+    }
+
+    byte[] data() {
+      return data;
+    }
+
+    List<Integer> innermostFirst() {
+      return innermostFirst;
+    }
+  }
 
   private final SplittableRandom random = new SplittableRandom(7);
   private final int type;
@@ -50,19 +79,19 @@ final class GgufModel {
 
   private void vector(String gguf, String name, int n) {
     float[] x = new float[n];
-    file.tensor(gguf, 0, make(0, x), n);
+    put(gguf, name, 0, x, n);
     values.put(name, x);
   }
 
   private void table(String gguf, String name, int rows, int columns, int ofType) {
     float[] x = new float[rows * columns];
-    file.tensor(gguf, ofType, make(ofType, x), columns, rows);
+    put(gguf, name, ofType, x, columns, rows);
     values.put(name, x);
   }
 
   private void linear(String gguf, String name, int in, int out) {
     float[] x = new float[in * out];
-    file.tensor(gguf + ".weight", type, make(type, x), in, out);
+    put(gguf + ".weight", name + ".weight", type, x, in, out);
     float[] transposed = new float[in * out];
     for (int o = 0; o < out; o++) {
       for (int i = 0; i < in; i++) {
@@ -71,6 +100,13 @@ final class GgufModel {
     }
     values.put(name + ".weight", transposed);
     vector(gguf + ".bias", name + ".bias", out);
+  }
+
+  private void put(String gguf, String name, int ofType, float[] x, Integer... innermostFirst) {
+    byte[] data = make(ofType, x);
+    List<Integer> extents = List.of(innermostFirst);
+    parts.put(name, new Part(ofType, data, extents));
+    file.tensor(gguf, ofType, data, extents.stream().mapToLong(Integer::longValue).toArray());
   }
 
   /** Random data of a type; {@code x} gets what they stand for. */
