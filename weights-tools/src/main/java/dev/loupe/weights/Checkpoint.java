@@ -65,7 +65,8 @@ public final class Checkpoint implements AutoCloseable {
 
   /**
    * Opens a model's folder (config.json with model.safetensors or model.safetensors.index.json), or
-   * the weights file in it. What a file holds decides, not what it is called.
+   * the weights file in it, or what the names of TensorFlow's files begin with. What a file holds
+   * decides, not what it is called.
    *
    * @throws CheckpointException if anything is missing, damaged or doesn't fit together; the
    *     message is one sentence that names the file

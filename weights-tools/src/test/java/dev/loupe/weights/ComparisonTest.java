@@ -106,6 +106,11 @@ class ComparisonTest {
     assertTrue(of(a, b).within(0));
     set(b, "ln_f.bias", Map.of(0, 1f));
     assertFalse(of(a, b).within(1e30), "NaN is not near anything");
+    set(a, "ln_f.bias", Map.of(0, 0f, 1, Float.NaN));
+    set(b, "ln_f.bias", Map.of(0, 1f, 1, 0f));
+    assertFalse(of(a, b).within(2), "nor after a difference that would pass");
+    assertEquals(1, tensor(of(a, b), "ln_f.bias").at());
+    set(a, "ln_f.bias", Map.of(0, Float.NaN, 1, infinite));
     set(b, "ln_f.bias", Map.of(0, Float.NaN, 1, -infinite));
     assertFalse(of(a, b).within(1e30));
     set(a, "ln_f.bias", Map.of(0, 0f, 1, 0f));

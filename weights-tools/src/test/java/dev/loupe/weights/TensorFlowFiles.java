@@ -135,6 +135,22 @@ public final class TensorFlowFiles {
     if (!block.isEmpty()) {
       index.put("~", block(block));
     }
+    return finished(index);
+  }
+
+  /** An index whose index block names one empty block several times. */
+  byte[] repeating(int times) {
+    table.reset();
+    blocks.clear();
+    byte[] empty = block(Map.of());
+    Map<String, byte[]> index = new TreeMap<>();
+    for (int i = 0; i < times; i++) {
+      index.put("k%05d".formatted(i), empty);
+    }
+    return finished(index);
+  }
+
+  private byte[] finished(Map<String, byte[]> index) {
     byte[] meta = block(Map.of());
     byte[] indexHandle = block(index);
     ByteArrayOutputStream footer = new ByteArrayOutputStream();

@@ -239,6 +239,17 @@ class TensorFlowReaderTest {
     }
   }
 
+  /** Or a small file could have a large block read thousands of times. */
+  @Test
+  void blocksThatAreNamedAgain() throws IOException {
+    Path made = converted();
+    Path index = made.resolve("model.ckpt.index");
+    Files.write(index, new TensorFlowFiles(1, false).repeating(1));
+    refused(made, index, "no header");
+    Files.write(index, new TensorFlowFiles(1, false).repeating(2));
+    refused(made, index, "no block can have 8 bytes from byte 0");
+  }
+
   @Test
   void shapesThatTheBytesAreNot() throws IOException {
     Path made = converted();
