@@ -27,6 +27,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -41,7 +42,12 @@ class OneFileModelTest {
   private Path gguf(GgmlType type) throws Exception {
     Path file = folder.resolve("m.gguf");
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL)) {
-      Gpt2Gguf.write(checkpoint, Tokenizer.vocabulary(checkpoint), type, file, Progress.NONE);
+      Gpt2Gguf.write(
+          checkpoint,
+          Tokenizer.vocabulary(checkpoint, Optional.empty()),
+          type,
+          file,
+          Progress.NONE);
     }
     return file;
   }
