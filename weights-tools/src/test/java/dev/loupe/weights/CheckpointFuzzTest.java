@@ -118,6 +118,14 @@ class CheckpointFuzzTest {
     damage(file, file, 9, 0.1, bytes -> bytes); // where the numbers are
   }
 
+  @Test
+  void damagedGgml() throws IOException {
+    GgufModel model = new GgufModel(2, 32, 128, 5, 7, false);
+    byte[] sound = new GgmlReaderTest.File(model, 32, 2002).make();
+    Path file = Files.write(temporary.resolve("m.bin"), sound);
+    damage(file, file, 10);
+  }
+
   /** The pickle comes first in the file: the first part of it is damaged more than the rest. */
   @Test
   void damagedPyTorch() throws IOException {
@@ -166,14 +174,6 @@ class CheckpointFuzzTest {
     Path folder = Files.createDirectory(temporary.resolve("t"));
     Files.copy(ModelFolder.config(model), ModelFolder.config(folder));
     return folder;
-  }
-
-  @Test
-  void damagedGgml() throws IOException {
-    GgufModel model = new GgufModel(2, 32, 128, 5, 7, false);
-    byte[] sound = new GgmlReaderTest.File(model, 32, 2002).make();
-    Path file = Files.write(temporary.resolve("m.bin"), sound);
-    damage(file, file, 10);
   }
 
   private Path leastLlmC() throws IOException {

@@ -4,8 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.management.ThreadMXBean;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -35,7 +37,10 @@ class PickleMachineTest {
   private void refused(byte[] pickle, Object... words) {
     List<Object> all = new ArrayList<>(List.of(words));
     all.addAll(List.of("p.pkl", "at byte"));
+    ThreadMXBean thread = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    long bytes = thread.getCurrentThreadAllocatedBytes();
     assertTimeout(Duration.ofSeconds(1), () -> Refusal.of(() -> run(pickle), all.toArray()));
+    assertTrue(thread.getCurrentThreadAllocatedBytes() - bytes < 256 << 20);
   }
 
   private static byte[] pickle(Consumer<PickleWriter> body) {
@@ -171,6 +176,14 @@ class PickleMachineTest {
     refused(deep, "steps");
     refused("]".repeat(2_000_000).getBytes(StandardCharsets.US_ASCII), "steps");
     refused("}".repeat(2_000_000).getBytes(StandardCharsets.US_ASCII), "steps");
+    refused(latin1("}K\u0001Ns".repeat(600_000)), "steps");
+    StringBuilder memo = new StringBuilder();
+    for (int i = 0; i < 300_000; i++) {
+      memo.append("}r").append((char) (i & 255)).append((char) (i >> 8 & 255));
+      memo.append((char) (i >> 16)).append('\0');
+    }
+    refused(latin1(memo.toString()), "steps");
+    refused(latin1("X\u0000\u0000\u0000\u0002" + "é".repeat(32 << 20)), "cut short");
     refused(latin1("]q\u0000" + "h\u0000a".repeat(1_000_000)), "steps"); // a list in itself
     // tuples of twice the last one: 2^100000 elements, were they counted
     refused(latin1(")q\u0000" + "h\u0000h\u0000\u0086q\u0000".repeat(400_000)), "steps");
