@@ -16,7 +16,6 @@ import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
 import dev.loupe.weights.StoredTensor;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
@@ -54,7 +53,7 @@ public final class Loupe implements AutoCloseable {
   }
 
   /**
-   * Opens a model: a folder with config.json, weights and tokenizer, or the weights file in it.
+   * Opens a model: a folder with config.json, weights and tokenizer, or a weights file.
    *
    * @throws CheckpointException if a file is missing or malformed; the message says which and how
    * @throws BackendException if the backend asked for can't run here
@@ -73,11 +72,11 @@ public final class Loupe implements AutoCloseable {
   public static Loupe open(Path source, Options options, Progress progress)
       throws CheckpointException {
     long start = System.nanoTime();
-    Checkpoint checkpoint = Checkpoint.open(source);
+    Checkpoint checkpoint = Checkpoint.open(source, options.activation().orElse(null));
     Tokenizer tokenizer = null;
     Ops ops = null;
     try {
-      tokenizer = Tokenizer.open(Files.isDirectory(source) ? source : folderOf(source));
+      tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
       checkVocabulary(checkpoint.config(), tokenizer, source);
       Opened opened = open(options, checkpoint);
       ops = opened.ops();
@@ -162,11 +161,6 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
-  private static Path folderOf(Path file) {
-    Path parent = file.toAbsolutePath().getParent();
-    return parent == null ? file : parent;
-  }
-
   private static void checkVocabulary(Gpt2Config config, Tokenizer tokenizer, Path source)
       throws CheckpointException {
     int padding = config.vocabSize() - tokenizer.size();
@@ -217,6 +211,11 @@ public final class Loupe implements AutoCloseable {
   /** What was opened and what it runs on. */
   public ModelInfo info() {
     return info;
+  }
+
+  /** What the checkpoint leaves open and was assumed, one sentence each. */
+  public List<String> notes() {
+    return checkpoint.notes();
   }
 
   public Tokenizer tokenizer() {

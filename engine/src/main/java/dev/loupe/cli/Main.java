@@ -8,15 +8,18 @@ import dev.loupe.Precision;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.sampling.NotFiniteException;
+import dev.loupe.weights.Activation;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.DType;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.util.Arrays;
 import java.util.Locale;
 import java.util.concurrent.CancellationException;
 import java.util.function.Function;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
@@ -45,7 +48,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
     exitCodeListHeading = "%nExit codes:%n",
     exitCodeList = {
       "0:done",
-      "1:a result could not be written, or a defect of Loupe",
+      "1:a result could not be written, models differ, or a defect",
       "2:bad usage",
       "3:bad input file",
       "4:backend not available, or the GPU failed",
@@ -143,6 +146,13 @@ public final class Main {
     commandLine.registerConverter(
         Gemm.class,
         value(text -> Gemm.valueOf(text.toUpperCase(Locale.ROOT)), "auto, own or cublas"));
+    commandLine.registerConverter(
+        Activation.class,
+        value(
+            text -> Activation.named(text.toLowerCase(Locale.ROOT)),
+            Arrays.stream(Activation.values())
+                .map(Activation::configName)
+                .collect(Collectors.joining(", "))));
     commandLine.registerConverter(
         DType.class, value(text -> DType.valueOf(text.toUpperCase(Locale.ROOT)), "f32 or f16"));
     commandLine.registerConverter(

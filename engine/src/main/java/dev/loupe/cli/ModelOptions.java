@@ -5,8 +5,10 @@ import dev.loupe.Gemm;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.Precision;
+import dev.loupe.weights.Activation;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
@@ -29,6 +31,12 @@ final class ModelOptions {
       paramLabel = "T",
       description = "Weights as f32, f16, bf16 or int8 (default: f32).")
   Precision precision = Precision.F32;
+
+  @Option(
+      names = "--activation",
+      paramLabel = "A",
+      description = "gelu_new (tanh), gelu (erf), ... (default: what the model says).")
+  @Nullable Activation activation;
 
   @Option(
       names = "--gemm",
@@ -69,13 +77,28 @@ final class ModelOptions {
    */
   Loupe open(Terminal terminal, boolean quiet, boolean hash) throws CheckpointException {
     ProgressBar bar = new ProgressBar(terminal, !quiet, "loading");
+    Loupe loupe;
     try {
-      return Loupe.open(
-          source(),
-          new Options(backend, device, precision, gemm, threads, vectorBits, hash),
-          bar::update);
+      loupe =
+          Loupe.open(
+              source(),
+              new Options(
+                  backend,
+                  device,
+                  precision,
+                  gemm,
+                  threads,
+                  vectorBits,
+                  hash,
+                  Optional.ofNullable(activation),
+                  Home.gpt2Tokenizer()),
+              bar::update);
     } finally {
       bar.clear();
     }
+    if (!quiet) {
+      loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
+    }
+    return loupe;
   }
 }

@@ -55,9 +55,13 @@ record MappedFile(Path path, MemorySegment bytes) {
   }
 
   boolean startsWith(byte[] prefix) {
-    MemorySegment expected = MemorySegment.ofArray(prefix);
-    return bytes.byteSize() >= prefix.length
-        && bytes.asSlice(0, prefix.length).mismatch(expected) == -1;
+    return holds(prefix, 0);
+  }
+
+  /** Whether these bytes are there, at {@code offset}. */
+  boolean holds(byte[] expected, long offset) {
+    return bytes.byteSize() - offset >= expected.length
+        && bytes.asSlice(offset, expected.length).mismatch(MemorySegment.ofArray(expected)) == -1;
   }
 
   byte byteAt(long offset) {

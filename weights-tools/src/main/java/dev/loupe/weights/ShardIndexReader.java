@@ -13,7 +13,7 @@ import java.util.SortedMap;
 import java.util.TreeMap;
 
 /**
- * Safetensors in several files, under an index that says which file holds which tensor:
+ * Safetensors or PyTorch files, several under an index that says which file holds which tensor:
  *
  * <pre>{"metadata": {...}, "weight_map": {"wte.weight": "model-00001-of-00002.safetensors"}}</pre>
  *
@@ -25,8 +25,9 @@ final class ShardIndexReader implements CheckpointReader {
   private static final int MAX_TENSORS = 100_000;
 
   @Override
-  public String fileName() {
-    return SafetensorsReader.FILE_NAME + ".index.json";
+  public List<String> fileNames() {
+    return List.of(
+        SafetensorsReader.FILE_NAME + ".index.json", PyTorchReader.FILE_NAME + ".index.json");
   }
 
   @Override
@@ -50,7 +51,10 @@ final class ShardIndexReader implements CheckpointReader {
       MappedFile file = MappedFile.open(sibling(index.path(), shard.getKey()), arena);
       files.add(file);
       Map<String, Entry> stored = new HashMap<>();
-      for (Entry entry : SafetensorsReader.entries(file)) {
+      for (Entry entry :
+          TorchFile.recognises(file)
+              ? PyTorchReader.entries(file)
+              : SafetensorsReader.entries(file)) {
         stored.put(entry.name(), entry);
       }
       for (String name : shard.getValue()) {
@@ -86,7 +90,7 @@ final class ShardIndexReader implements CheckpointReader {
     in.endObject();
     if (!found) {
       throw new CheckpointException(
-          "%s is JSON but no index of safetensors shards (it has no %s); give the model's folder"
+          "%s is JSON but no index of shards (it has no %s); give the model's folder"
               .formatted(index, WEIGHT_MAP));
     }
     return byShard;
@@ -118,7 +122,7 @@ final class ShardIndexReader implements CheckpointReader {
   }
 
   /** A shard lies beside its index: a name that leads elsewhere is an attack or a mistake. */
-  private static boolean isFileName(String name) {
+  static boolean isFileName(String name) {
     if (name.isBlank() || name.equals(".") || name.equals("..")) {
       return false;
     }

@@ -95,6 +95,7 @@ final class GgufFile {
           switch (tensor.type) {
             case 0 -> in.getFloat(at + 4 * i);
             case 1 -> Float.float16ToFloat(in.getShort(at + 2 * i));
+            case 30 -> Float.intBitsToFloat(in.getShort(at + 2 * i) << 16);
             case 8 -> {
               int block = at + 34 * (i / 32);
               yield Float.float16ToFloat(in.getShort(block)) * in.get(block + 2 + i % 32);
