@@ -159,9 +159,10 @@ class CommandsTest {
     assertFalse(text.contains("[PAD"), "the demo model has a token for every row");
     Ran.loupe("weights", "convert", Golden.DEMO_MODEL, file).refused(Main.FAILED, file, "exists");
     assertArrayEquals(bytes, Files.readAllBytes(file));
-    Ran.loupe("weights", "convert", folder, folder.resolve("x"))
-        .refused(Main.BAD_INPUT, folder, "holds no model.safetensors");
-    assertEquals(List.of("demo.gguf"), Ran.names(folder));
+    Path empty = Files.createDirectory(folder.resolve("empty"));
+    Ran.loupe("weights", "convert", empty, folder.resolve("x"))
+        .refused(Main.BAD_INPUT, empty, "holds no model.safetensors");
+    assertEquals(List.of("demo.gguf", "empty"), Ran.names(folder));
   }
 
   @Test
