@@ -64,8 +64,12 @@ public final class Checkpoint implements AutoCloseable {
   }
 
   /**
+<<<<<<< HEAD
    * Opens a model's folder (config.json with model.safetensors or model.safetensors.index.json), or
    * the weights file in it, or what the names of TensorFlow's files begin with. What a file holds
+=======
+   * Opens a model's folder or the weights file in it, of any format that is read. What a file holds
+>>>>>>> p5a
    * decides, not what it is called.
    *
    * @throws CheckpointException if anything is missing, damaged or doesn't fit together; the
@@ -226,7 +230,7 @@ public final class Checkpoint implements AutoCloseable {
     if (onlyRows && (name.equals("wte.weight") || name.equals("wpe.weight"))) {
       String field = name.equals("wte.weight") ? "vocab_size" : "n_positions";
       throw new CheckpointException(
-          "%s: %s has %d rows, but config.json says %s %d"
+          "%s: %s has %d rows, but its config says %s %d"
               .formatted(entry.file(), name, shape.getFirst(), field, expected.getFirst()));
     }
     throw new CheckpointException("%s, but by its config should be %s".formatted(where, expected));
