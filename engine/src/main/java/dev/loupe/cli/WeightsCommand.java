@@ -25,13 +25,14 @@ import picocli.CommandLine.ParentCommand;
 /** {@code loupe weights}: what is in a checkpoint, other formats, and checkpoints for tests. */
 @Command(
     name = "weights",
-    description = "Inspect, convert and make GPT-2 checkpoints.",
+    description = "Inspect, convert, fetch and make GPT-2 checkpoints.",
     synopsisSubcommandLabel = "COMMAND ...",
     optionListHeading = "%n",
     commandListHeading = "%nCommands:%n",
     subcommands = {
       WeightsCommand.Inspect.class,
       WeightsCommand.Convert.class,
+      PullCommand.class,
       WeightsCommand.MakeRandom.class
     })
 final class WeightsCommand {
@@ -112,9 +113,10 @@ final class WeightsCommand {
       if (Files.exists(out)) {
         throw new IOException(out + " exists already; give a new name or delete it");
       }
-      try (Checkpoint checkpoint = Checkpoint.open(in)) {
-        Path folder = Files.isDirectory(in) ? in : in.toAbsolutePath().getParent();
-        write(checkpoint, vocabulary(folder == null ? in : folder), type, terminal);
+      Path model = Models.find(in);
+      try (Checkpoint checkpoint = Checkpoint.open(model)) {
+        Path folder = Files.isDirectory(model) ? model : model.toAbsolutePath().getParent();
+        write(checkpoint, vocabulary(folder == null ? model : folder), type, terminal);
       }
       if (!quiet) {
         terminal.say("[wrote %s: %d bytes]".formatted(out, Files.size(out)));

@@ -23,7 +23,7 @@ class UsageTest {
   @ValueSource(
       strings = {
         "genrate => there is no command genrate; generate",
-        "weights => no command given; inspect; convert; make-random",
+        "weights => no command given; inspect; convert; pull; make-random",
         "weights|shrink => there is no command shrink; inspect",
         "generate|x|--bogus => no option --bogus; loupe generate --help",
         "generate|x|--temprature|1 => no option --temprature; --temperature",
@@ -89,6 +89,10 @@ class UsageTest {
         "weights|make-random => DIR",
         "weights|make-random|d|--size|huge => huge; gpt2-medium",
         "weights|convert|in => OUT",
+        "weights|pull => NAME",
+        "weights|pull|../gpt2 => \"../gpt2\"; openai-community/gpt2",
+        "weights|pull|gpt2@a b => \"a b\"; revision",
+        "weights|pull|gpt2|d|--hub|nowhere => \"nowhere\"; address",
         "weights|convert|in|out|--format|onnx => \"onnx\"; gguf",
         "weights|convert|in|out|--dtype|q4_0 => \"q4_0\"; f32, f16, q8_0",
         "bench => no command given; decode; prefill",
@@ -143,6 +147,7 @@ class UsageTest {
         "weights",
         "weights inspect",
         "weights convert",
+        "weights pull",
         "weights make-random",
         "bench",
         "bench decode",

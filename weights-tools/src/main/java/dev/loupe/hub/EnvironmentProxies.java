@@ -88,9 +88,15 @@ public final class EnvironmentProxies extends ProxySelector {
     return none ? null : target.getScheme().equals("https") ? https : http;
   }
 
-  /** {@code example.org} and {@code .example.org} stand for hosts below too, * for all. */
+  /**
+   * {@code example.org} and {@code .example.org} stand for hosts below too, * for all. What runs on
+   * this machine is out of a proxy's reach anyway.
+   */
   private boolean isWithout(URI target) {
     String host = target.getHost().toLowerCase(Locale.ROOT);
+    if (host.matches("localhost|127\\..*|\\[::1]")) {
+      return true;
+    }
     for (String entry : without) {
       String name = entry.replaceFirst("^\\*?\\.", "");
       boolean named = host.equals(name) || (!name.isEmpty() && host.endsWith("." + name));

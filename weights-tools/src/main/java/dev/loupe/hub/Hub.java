@@ -44,6 +44,7 @@ public final class Hub implements AutoCloseable {
 
   private final HubSettings settings;
   private final HttpClient client;
+  private volatile boolean reached; // once: before that, another try would be a wait for nothing
 
   public Hub(HubSettings settings) {
     if (settings.proxies().authorization(settings.base()).isPresent()) {
@@ -239,9 +240,13 @@ public final class Hub implements AutoCloseable {
       settings.token().ifPresent(token -> request.header("Authorization", "Bearer " + token));
     }
     try {
-      return client.send(request.build(), HttpResponse.BodyHandlers.ofInputStream());
+      HttpResponse<InputStream> response =
+          client.send(request.build(), HttpResponse.BodyHandlers.ofInputStream());
+      reached = true;
+      return response;
     } catch (IOException e) {
-      throw new TransientException(unreachable(at.getAuthority(), e), e);
+      String message = unreachable(at.getAuthority(), e);
+      throw reached ? new TransientException(message, e) : new IOException(message, e);
     }
   }
 

@@ -5,14 +5,13 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.channels.OverlappingFileLockException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.List;
-import java.util.UUID;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
@@ -22,6 +21,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class Staging implements AutoCloseable {
   private static final String NAME = ".loupe-pull";
+  private static final int MARKS = 1 << 16;
   private static final long LOCKED = 1L << 40; // beyond the content, which Windows would not show
 
   private final Path target;
@@ -70,9 +70,11 @@ final class Staging implements AutoCloseable {
       if (lock == null) {
         throw new IOException("another loupe is pulling into %s: let it end".formatted(target));
       }
-      String mark = UUID.randomUUID().toString();
-      channel.truncate(0).write(ByteBuffer.wrap(mark.getBytes(StandardCharsets.US_ASCII)));
-      kept = Files.exists(file) && Files.readString(file).equals(mark);
+      // Told from a new file of that name by its length: opening it to look would unlock it, since
+      // POSIX gives up a process's locks on a file when the process closes any channel to it.
+      int mark = ThreadLocalRandom.current().nextInt(1, MARKS);
+      channel.truncate(0).write(ByteBuffer.allocate(mark));
+      kept = Files.exists(file) && Files.size(file) == mark;
       return kept ? channel : null;
     } finally {
       if (!kept) {

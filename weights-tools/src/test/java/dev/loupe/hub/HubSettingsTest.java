@@ -149,6 +149,13 @@ class HubSettingsTest {
     assertEquals(proxy, proxy("https://hub.org:8443/x"));
   }
 
+  @ParameterizedTest
+  @ValueSource(strings = {"http://localhost:8080", "http://127.0.0.1", "http://[::1]:80"})
+  void thisMachineNeedsNone(String target) throws IOException {
+    environment.put("http_proxy", "p:1");
+    assertEquals("direct", proxy(target));
+  }
+
   @Test
   void javasOwnPropertiesWin() throws IOException {
     environment.put("https_proxy", "p:1");
@@ -177,7 +184,6 @@ class HubSettingsTest {
   void aPullGoesThroughTheProxyWithItsPassword() throws IOException {
     try (FakeHub server = FakeHub.withModel()) {
       environment.put("http_proxy", server.address().replace("//", "//me:p%40ss+word@"));
-      environment.put("no_proxy", "localhost"); // where the CDN is
       String[] login = new String[1];
       server.fault(
           FakeHub.LIST,

@@ -542,9 +542,21 @@ class PullTest {
   }
 
   @Test
-  void nobodyListens() throws IOException {
+  void aHubThatWasNeverReachedIsNotWaitedFor() throws IOException {
     server.close();
-    refused("localhost:", "takes no connection", "tried 3 times");
+    String message = String.valueOf(refused("localhost:", "takes no connection").getMessage());
+    assertFalse(message.contains("tried"), message);
+  }
+
+  @Test
+  void aHubThatWasReachedIsTriedAgain() throws IOException {
+    server.fault(
+        head("config.json"),
+        exchange -> {
+          server.close();
+          return true;
+        });
+    refused("localhost:", "tried 3 times");
   }
 
   @Test
