@@ -179,7 +179,7 @@ public final class Hub implements AutoCloseable {
         if (!isRedirect(status)) {
           throw refusal(answer, what);
         }
-        at = next(at, answer, what);
+        at = next(at, answer.headers().firstValue("Location").orElse(""), what);
       } finally {
         if (!returned) {
           answer.close();
@@ -195,8 +195,8 @@ public final class Hub implements AutoCloseable {
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
   }
 
-  private URI next(URI at, Answer answer, String what) throws IOException {
-    String location = answer.headers().firstValue("Location").orElse("");
+  /** Where a redirect leads: to the web, and not from a secure server to another kind. */
+  static URI next(URI at, String location, String what) throws IOException {
     try {
       URI next = at.resolve(location);
       boolean safe =

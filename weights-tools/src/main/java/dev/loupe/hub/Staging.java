@@ -97,7 +97,13 @@ final class Staging implements AutoCloseable {
 
   /** Gives a whole part its name. */
   void publish(RemoteFile file) throws IOException {
-    Files.move(part(file), target.resolve(file.name()), StandardCopyOption.ATOMIC_MOVE);
+    Path name = target.resolve(file.name());
+    try {
+      Files.move(part(file), name, StandardCopyOption.ATOMIC_MOVE);
+    } catch (IOException e) {
+      throw new IOException(
+          "%s can't be written: renaming %s failed".formatted(name, part(file)), e);
+    }
   }
 
   /** Deletes what is left of other pulls. */

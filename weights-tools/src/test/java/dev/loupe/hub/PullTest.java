@@ -14,6 +14,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Progress;
 import java.io.IOException;
+import java.net.URI;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -149,6 +150,18 @@ class PullTest {
   }
 
   @Test
+  void theWeightsGetTheirNameLast() throws IOException {
+    server.fault(
+        cdn(WEIGHTS),
+        exchange -> { // somebody gets in the way of another file, after all was looked at
+          Files.createDirectories(folder.resolve("tokenizer.json/in the way"));
+          return false;
+        });
+    refused();
+    assertEquals(List.of(".loupe-pull", "config.json", "tokenizer.json"), names(folder));
+  }
+
+  @Test
   void shardsComeWithTheirIndex() throws IOException {
     server.remove(WEIGHTS);
     String index =
@@ -249,6 +262,15 @@ class PullTest {
     }
     pull();
     assertWhole();
+  }
+
+  @Test
+  void aServerSaysHowLongItIsBusy() throws IOException {
+    server.fault(FakeHub.LIST, status(429, "Retry-After", "1"));
+    long start = System.nanoTime();
+    pull();
+    assertWhole();
+    assertTrue(System.nanoTime() - start >= 1e9, "asked too early");
   }
 
   @Test
@@ -480,6 +502,24 @@ class PullTest {
   void redirectsLeadToTheWebOnly(String location) throws IOException {
     server.fault(get(WEIGHTS), status(302, "Location", location));
     refused("redirects " + WEIGHTS);
+  }
+
+  @Test
+  void redirectsLeadFromASecureServerToASecureOneOnly() throws IOException {
+    URI secure = URI.create("https://hub.example.org/a/b");
+    assertEquals(URI.create("https://hub.example.org/c"), Hub.next(secure, "/c", "x"));
+    assertEquals(URI.create("https://cdn.org/c"), Hub.next(secure, "https://cdn.org/c", "x"));
+    assertThrows(IOException.class, () -> Hub.next(secure, "http://hub.example.org/a/b", "x"));
+  }
+
+  @Test
+  void aSmallFileMayLieElsewhereOnTheHub() throws IOException {
+    for (String request : List.of(head("config.json"), get("config.json"))) {
+      String elsewhere = "/api/resolve-cache/models/" + FakeHub.NAME + "/config.json";
+      server.fault(request, status(307, "Location", elsewhere));
+    }
+    pull();
+    assertWhole();
   }
 
   @ParameterizedTest
