@@ -442,15 +442,24 @@ class PullTest {
       })
   void otherBytesThanAskedForAreNotTaken(String range) throws IOException {
     left(Arrays.copyOf(FakeHub.weights(), 1000));
-    server.fault(
+    server.faults(
         cdn(WEIGHTS),
         exchange -> {
           exchange.getResponseHeaders().set("Content-Range", range);
           FakeHub.send(exchange, 206, new byte[2_999_000]);
           return true;
         });
+    refused("sent other bytes of " + WEIGHTS, "tried 3 times");
+    assertEquals(List.of(".loupe-pull"), names(folder));
+  }
+
+  @Test
+  void afterOtherBytesThanAskedForAllAreAskedFor() throws IOException {
+    left(Arrays.copyOf(FakeHub.weights(), 1000));
+    server.fault(cdn(WEIGHTS), status(206));
     pull();
     assertWhole();
+    assertFalse(requests("GET cdn").getLast().contains("bytes="), "" + server.log());
   }
 
   @Test
