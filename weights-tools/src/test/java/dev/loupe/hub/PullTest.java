@@ -376,6 +376,7 @@ class PullTest {
 
   @Test
   void anotherAnnouncementMidwayIsSaid() throws IOException {
+    left(Arrays.copyOf(FakeHub.weights(), 1000));
     byte[] other = new byte[3_000_000];
     server.fault(
         get(WEIGHTS),
