@@ -16,7 +16,6 @@ import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
 import dev.loupe.weights.StoredTensor;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
@@ -54,7 +53,7 @@ public final class Loupe implements AutoCloseable {
   }
 
   /**
-   * Opens a model: a folder with config.json, weights and tokenizer, or the weights file in it.
+   * Opens a model: a folder with config.json, weights and tokenizer, or a weights file.
    *
    * @throws CheckpointException if a file is missing or malformed; the message says which and how
    * @throws BackendException if the backend asked for can't run here
@@ -77,7 +76,7 @@ public final class Loupe implements AutoCloseable {
     Tokenizer tokenizer = null;
     Ops ops = null;
     try {
-      tokenizer = Tokenizer.open(Files.isDirectory(source) ? source : folderOf(source));
+      tokenizer = Tokenizer.open(checkpoint);
       checkVocabulary(checkpoint.config(), tokenizer, source);
       Opened opened = open(options, checkpoint);
       ops = opened.ops();
@@ -160,11 +159,6 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
-  private static Path folderOf(Path file) {
-    Path parent = file.toAbsolutePath().getParent();
-    return parent == null ? file : parent;
-  }
-
   private static void checkVocabulary(Gpt2Config config, Tokenizer tokenizer, Path source)
       throws CheckpointException {
     int padding = config.vocabSize() - tokenizer.size();
@@ -215,6 +209,11 @@ public final class Loupe implements AutoCloseable {
   /** What was opened and what it runs on. */
   public ModelInfo info() {
     return info;
+  }
+
+  /** What the checkpoint leaves open and was assumed, one sentence each. */
+  public List<String> notes() {
+    return checkpoint.notes();
   }
 
   public Tokenizer tokenizer() {

@@ -64,11 +64,17 @@ final class ModelOptions {
    */
   Loupe open(Terminal terminal, boolean quiet, boolean hash) throws CheckpointException {
     ProgressBar bar = new ProgressBar(terminal, !quiet, "loading");
+    Loupe loupe;
     try {
-      return Loupe.open(
-          source(), new Options(backend, device, precision, gemm, threads, hash), bar::update);
+      loupe =
+          Loupe.open(
+              source(), new Options(backend, device, precision, gemm, threads, hash), bar::update);
     } finally {
       bar.clear();
     }
+    if (!quiet) {
+      loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
+    }
+    return loupe;
   }
 }

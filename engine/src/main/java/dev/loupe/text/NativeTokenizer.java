@@ -9,7 +9,7 @@ import java.util.concurrent.locks.ReentrantReadWriteLock;
  * One tokenizer in native memory. Encoding from several threads at once is fine; the lock keeps
  * {@link #close} from freeing memory that an encoding thread still reads.
  */
-final class NativeTokenizer implements AutoCloseable {
+final class NativeTokenizer implements Encoder {
   private static final TokenizersLibrary LIBRARY = TokenizersLibrary.LIB;
 
   private final ReadWriteLock lock = new ReentrantReadWriteLock();
@@ -40,7 +40,8 @@ final class NativeTokenizer implements AutoCloseable {
    * @param text whole characters only: the library reads a lone surrogate as it likes
    * @throws IllegalStateException if closed
    */
-  long[] encode(String text) {
+  @Override
+  public long[] encode(String text) {
     lock.readLock().lock();
     try {
       if (handle == 0) {

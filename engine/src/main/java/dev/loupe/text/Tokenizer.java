@@ -2,16 +2,24 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.HfTokenizer;
+import dev.loupe.weights.Vocabulary;
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.stream.IntStream;
 
 /**
  * Text to token ids and back: GPT-2's byte-level BPE, encoded by Hugging Face's tokenizers library
- * and decoded by a table of our own.
+ * and decoded by a table of our own; or one token for each character, of models that were trained
+ * so.
  *
  * <p>Safe for use by several threads; closing waits for encodings under way. Only encoding needs an
  * open tokenizer: what ids stand for can still be asked after {@link #close}.
@@ -20,16 +28,17 @@ import java.util.stream.IntStream;
  * 2.2, and OpenAI's gpt-2, src/encoder.py.
  */
 public final class Tokenizer implements AutoCloseable {
-  private final Vocabulary vocabulary;
+  private final TokenTable table;
   private final AddedTokens added;
-  private final NativeTokenizer bpe;
-  private final boolean hasUnknownToken;
+  private final Encoder encoder;
+  private final boolean spellsBytes; // and leaves out what has no token, without a word
 
   private Tokenizer(TokenizerJson json) throws CheckpointException {
-    vocabulary = new Vocabulary(json.vocab(), json.added());
+    table = new TokenTable(json.vocab(), json.added());
     added = new AddedTokens(json.added());
-    hasUnknownToken = json.hasUnknownToken();
-    bpe = new NativeTokenizer(json.forNativeLibrary());
+    boolean bpe = !json.isWithoutMerges();
+    spellsBytes = bpe && !json.hasUnknownToken();
+    encoder = bpe ? new NativeTokenizer(json.forNativeLibrary()) : new LongestTokens(json.vocab());
   }
 
   /**
@@ -39,23 +48,104 @@ public final class Tokenizer implements AutoCloseable {
    *     the native library doesn't load on this machine
    */
   public static Tokenizer open(Path folder) throws CheckpointException {
-    TokenizerJson json = TokenizerJson.read(folder);
+    return of(TokenizerJson.read(folder), folder);
+  }
+
+  /**
+   * Opens a checkpoint's tokenizer: the files beside the weights, else what the weights' own file
+   * carries.
+   *
+   * @throws CheckpointException as {@link #open(Path)}
+   */
+  public static Tokenizer open(Checkpoint checkpoint) throws CheckpointException {
+    return of(read(checkpoint), checkpoint.source());
+  }
+
+  private static Path folderOf(Checkpoint checkpoint) {
+    Path source = checkpoint.source();
+    Path parent = source.toAbsolutePath().getParent();
+    return Files.isDirectory(source) || parent == null ? source : parent;
+  }
+
+  private static TokenizerJson read(Checkpoint checkpoint) throws CheckpointException {
+    Path source = checkpoint.source();
+    Path folder = folderOf(checkpoint);
+    Optional<Vocabulary> own = checkpoint.vocabulary();
+    if (own.isEmpty() || TokenizerJson.isIn(folder)) {
+      return TokenizerJson.read(folder);
+    }
+    try {
+      return TokenizerJson.of(own.get());
+    } catch (IllegalArgumentException e) {
+      throw unusable(source, e);
+    }
+  }
+
+  private static Tokenizer of(TokenizerJson json, Path source) throws CheckpointException {
     try {
       return new Tokenizer(json);
     } catch (IllegalArgumentException e) {
-      throw new CheckpointException(
-          "not a usable tokenizer in %s: %s".formatted(folder, e.getMessage()), e);
+      throw unusable(source, e);
+    }
+  }
+
+  private static CheckpointException unusable(Path source, IllegalArgumentException cause) {
+    return new CheckpointException(
+        "not a usable tokenizer in %s: %s".formatted(source, cause.getMessage()), cause);
+  }
+
+  /**
+   * The tokenizer of {@link #open(Checkpoint)} as tables, to be written into another file. Read
+   * anew: an open tokenizer keeps its merges in native memory only.
+   *
+   * @throws CheckpointException as {@link #open(Path)}
+   */
+  public static Vocabulary vocabulary(Checkpoint checkpoint) throws CheckpointException {
+    TokenizerJson json = read(checkpoint);
+    try {
+      TokenTable table = new TokenTable(json.vocab(), json.added());
+      List<Vocabulary.Token> tokens = new ArrayList<>();
+      for (int id = 0; id < table.size(); id++) {
+        tokens.add(
+            table.contains(id)
+                ? new Vocabulary.Token(table.raw(id), kind(table, id))
+                : Vocabulary.Token.unused(id));
+      }
+      return new Vocabulary(tokens, json.merges());
+    } catch (IllegalArgumentException e) {
+      throw unusable(checkpoint.source(), e);
     }
   }
 
   /**
-   * The merge rules of the tokenizer in {@code folder}, {@code "left right"}, the first that
-   * applies first. They are read anew: an open tokenizer keeps them in native memory only.
+   * The tokenizer of {@link #open(Checkpoint)} as a tokenizer.json: the file beside the weights, or
+   * one made from what else is there. Empty if there is no tokenizer, or one without merges.
    *
-   * @throws CheckpointException as {@link #open}
+   * @throws CheckpointException if there is one and it is broken
    */
-  public static List<String> merges(Path folder) throws CheckpointException {
-    return TokenizerJson.read(folder).merges();
+  public static Optional<byte[]> json(Checkpoint checkpoint) throws CheckpointException {
+    Path folder = folderOf(checkpoint);
+    if (checkpoint.vocabulary().isEmpty() && !TokenizerJson.isIn(folder)) {
+      return Optional.empty();
+    }
+    Vocabulary vocabulary = vocabulary(checkpoint);
+    Path file = folder.resolve(TokenizerJson.FILE_NAME);
+    if (Files.exists(file)) {
+      try {
+        return Optional.of(Files.readAllBytes(file));
+      } catch (IOException e) {
+        throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
+      }
+    }
+    return vocabulary.merges().isEmpty()
+        ? Optional.empty()
+        : Optional.of(HfTokenizer.json(vocabulary));
+  }
+
+  private static Vocabulary.Kind kind(TokenTable table, int id) {
+    return table.isSpecial(id)
+        ? Vocabulary.Kind.SPECIAL
+        : table.isLiteral(id) ? Vocabulary.Kind.ADDED : Vocabulary.Kind.NORMAL;
   }
 
   /**
@@ -73,12 +163,12 @@ public final class Tokenizer implements AutoCloseable {
   }
 
   private void encodePlain(String text, IntStream.Builder ids) {
-    int unknown = hasUnknownToken ? -1 : vocabulary.unknownByte(text);
+    int unknown = spellsBytes ? table.unknownByte(text) : -1;
     if (unknown >= 0) {
       throw new IllegalArgumentException(
           "the tokenizer has no token for byte %02X of the text".formatted(unknown));
     }
-    for (long id : bpe.encode(text)) {
+    for (long id : encoder.encode(text)) {
       ids.accept((int) id);
     }
   }
@@ -98,22 +188,22 @@ public final class Tokenizer implements AutoCloseable {
 
   /** One more than the highest id. Not every id below need have a token. */
   public int size() {
-    return vocabulary.size();
+    return table.size();
   }
 
   /** Whether some token has this id. */
   public boolean contains(int id) {
-    return vocabulary.contains(id);
+    return table.contains(id);
   }
 
   /** Whether the id is a control token's, such as {@code <|endoftext|>}; false for unknown ids. */
   public boolean isSpecial(int id) {
-    return vocabulary.isSpecial(id);
+    return table.isSpecial(id);
   }
 
   /** Whether the id is an added token's, whose spelling is its text; false for unknown ids. */
   public boolean isAdded(int id) {
-    return vocabulary.isLiteral(id);
+    return table.isLiteral(id);
   }
 
   /**
@@ -122,12 +212,12 @@ public final class Tokenizer implements AutoCloseable {
    * @throws IllegalArgumentException if no token has this id
    */
   public String raw(int id) {
-    return vocabulary.raw(id);
+    return table.raw(id);
   }
 
   /** The id of the token spelled {@code raw} in the vocabulary. */
   public OptionalInt idOf(String raw) {
-    return vocabulary.idOf(raw);
+    return table.idOf(raw);
   }
 
   /**
@@ -137,7 +227,7 @@ public final class Tokenizer implements AutoCloseable {
    * @throws IllegalArgumentException if no token has this id
    */
   public byte[] bytes(int id) {
-    return vocabulary.bytes(id);
+    return table.bytes(id);
   }
 
   /**
@@ -162,6 +252,6 @@ public final class Tokenizer implements AutoCloseable {
   /** Frees the native memory, once encodings under way are done. May be called again. */
   @Override
   public void close() {
-    bpe.close();
+    encoder.close();
   }
 }

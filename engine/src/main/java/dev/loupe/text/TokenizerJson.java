@@ -11,6 +11,7 @@ import com.google.gson.JsonParser;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.Vocabulary;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.charset.CharacterCodingException;
@@ -21,15 +22,19 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A byte-level BPE tokenizer as its files describe it: a Hugging Face tokenizer.json, or OpenAI's
- * pair vocab.json and merges.txt. The big parts (vocabulary, merges) are streamed; only what the
- * native tokenizer needs to know besides is kept as JSON.
+ * pair vocab.json and merges.txt (which it calls encoder.json and vocab.bpe). The big parts
+ * (vocabulary, merges) are streamed; only what the native tokenizer needs to know besides is kept
+ * as JSON.
  */
 final class TokenizerJson {
+  static final String FILE_NAME = "tokenizer.json";
   private static final String END_OF_TEXT = "<|endoftext|>";
   private static final String BYTE_LEVEL =
       """
@@ -59,22 +64,67 @@ final class TokenizerJson {
    */
   static TokenizerJson read(Path folder) throws CheckpointException {
     TokenizerJson tokenizer = new TokenizerJson();
-    Path json = folder.resolve("tokenizer.json");
-    Path vocab = folder.resolve("vocab.json");
-    Path merges = folder.resolve("merges.txt");
+    Path json = folder.resolve(FILE_NAME);
     if (Files.exists(json)) {
       read(json, tokenizer::readTokenizerJson);
       return tokenizer;
     }
-    if (!Files.exists(vocab) || !Files.exists(merges)) {
-      throw new CheckpointException(
-          ("no tokenizer in %s: looked for tokenizer.json, and for vocab.json with merges.txt;"
-                  + " copy them from where the model came from")
-              .formatted(folder));
-    }
-    read(vocab, in -> readVocab(parser(in), tokenizer.vocab));
-    read(merges, tokenizer::readMergesTxt);
+    Pair pair =
+        Pair.in(folder)
+            .orElseThrow(
+                () ->
+                    new CheckpointException(
+                        ("no tokenizer in %s: looked for tokenizer.json, for vocab.json with"
+                                + " merges.txt, and for encoder.json with vocab.bpe; copy them"
+                                + " from where the model came from")
+                            .formatted(folder)));
+    read(pair.vocab, in -> readVocab(parser(in), tokenizer.vocab));
+    read(pair.merges, tokenizer::readMergesTxt);
     tokenizer.readAddedTokensOf(folder);
+    tokenizer.preTokenizer = JsonParser.parseString(BYTE_LEVEL);
+    return tokenizer;
+  }
+
+  /** The two files that OpenAI published: under Hugging Face's names, or its own. */
+  private record Pair(Path vocab, Path merges) {
+    static Optional<Pair> in(Path folder) {
+      return Stream.of(
+              new Pair(folder.resolve("vocab.json"), folder.resolve("merges.txt")),
+              new Pair(folder.resolve("encoder.json"), folder.resolve("vocab.bpe")))
+          .filter(pair -> Files.exists(pair.vocab) && Files.exists(pair.merges))
+          .findFirst();
+    }
+  }
+
+  /** Whether {@code folder} has a tokenizer's files, sound or not. */
+  static boolean isIn(Path folder) {
+    return Files.exists(folder.resolve(FILE_NAME)) || Pair.in(folder).isPresent();
+  }
+
+  /**
+   * The tokenizer that a checkpoint carries.
+   *
+   * @throws IllegalArgumentException if two tokens have one spelling, or a merge is none
+   */
+  static TokenizerJson of(Vocabulary vocabulary) {
+    TokenizerJson tokenizer = new TokenizerJson();
+    for (int id = 0; id < vocabulary.tokens().size(); id++) {
+      Vocabulary.Token token = vocabulary.tokens().get(id);
+      switch (token.kind()) {
+        case NORMAL -> {
+          if (tokenizer.vocab.put(token.spelling(), id) != null) {
+            throw new IllegalArgumentException(
+                "token \"%s\" appears twice".formatted(token.spelling()));
+          }
+        }
+        case SPECIAL, ADDED -> {
+          boolean special = token.kind() == Vocabulary.Kind.SPECIAL;
+          tokenizer.added.add(new AddedToken(token.spelling(), id, special, false, false, false));
+        }
+        case UNUSED -> {}
+      }
+    }
+    vocabulary.merges().forEach(tokenizer::addMerge);
     tokenizer.preTokenizer = JsonParser.parseString(BYTE_LEVEL);
     return tokenizer;
   }
@@ -87,6 +137,11 @@ final class TokenizerJson {
   /** {@code "left right"}, the first that applies first. */
   List<String> merges() {
     return List.copyOf(merges);
+  }
+
+  /** Whether there are none: then it is no BPE. Files always have them; see {@link #read}. */
+  boolean isWithoutMerges() {
+    return merges.isEmpty() && !hasMerges;
   }
 
   /** Tokens of literal text, special or not. */
@@ -296,8 +351,8 @@ final class TokenizerJson {
       if (vocab.put(token, json.nextInt()) != null) {
         throw new IllegalArgumentException("token \"%s\" appears twice".formatted(token));
       }
-      if (vocab.size() > Vocabulary.MAX_ID) {
-        throw new IllegalArgumentException("more than %d tokens".formatted(Vocabulary.MAX_ID));
+      if (vocab.size() > TokenTable.MAX_ID) {
+        throw new IllegalArgumentException("more than %d tokens".formatted(TokenTable.MAX_ID));
       }
     }
     json.endObject();

@@ -86,6 +86,9 @@ class CommandsTest {
     assertTrue(Ran.loupe("weights", "inspect", "--all").well().out().contains("h.3.ln_1.bias"));
     JsonObject json = Ran.loupe("weights", "inspect", "--json").well().json().getFirst();
     assertTrue(json.toString().contains("h.3.ln_1.bias"), json.toString());
+    String hash = "b50b41ca6b77f07de65f29a3223f150c7110da2ffb3a5f7e87eabf9be4211de9";
+    assertTrue(text.out().contains("sha256       " + hash), text.out());
+    assertEquals(hash, json.get("sha256").getAsString());
     assertEquals("", text.err());
     for (String line : text.out().lines().toList()) {
       assertTrue(line.length() <= 80, line);
@@ -159,6 +162,92 @@ class CommandsTest {
     Ran.loupe("weights", "convert", folder, folder.resolve("x"))
         .refused(Main.BAD_INPUT, folder, "holds no model.safetensors");
     assertEquals(List.of("demo.gguf"), Ran.names(folder));
+  }
+
+  @Test
+  void convertWritesAFolderThatIsTheSameModel() throws IOException {
+    Path copy = folder.resolve("copy");
+    Ran ran = Ran.loupe("weights", "convert", Golden.DEMO_MODEL, copy, "--dtype", "f32").well();
+    assertEquals("", ran.out());
+    assertEquals(1, ran.err().lines().count(), ran.err());
+    assertEquals(List.of("config.json", "model.safetensors", "tokenizer.json"), Ran.names(copy));
+    assertArrayEquals(
+        Files.readAllBytes(Golden.DEMO_MODEL.resolve("tokenizer.json")),
+        Files.readAllBytes(copy.resolve("tokenizer.json")));
+    Object[] generate = {"generate", "ROMEO:", "-n", 20, "--seed", 1, "-q", "-m", copy};
+    String text = Ran.loupe(generate).well().out();
+    generate[generate.length - 1] = Golden.DEMO_MODEL;
+    assertEquals(text, Ran.loupe(generate).well().out());
+    assertEquals(
+        "equal: 76 tensors, every bit\n",
+        Ran.loupe("weights", "verify", Golden.DEMO_MODEL, copy).well().out());
+    Ran.loupe("weights", "convert", Golden.DEMO_MODEL, copy)
+        .refused(Main.FAILED, copy, "already holds a model");
+
+    Path file = Files.createDirectory(folder.resolve("file")).resolve("m.safetensors");
+    assertEquals("", Ran.loupe("weights", "convert", Golden.DEMO_MODEL, file, "-q").well().err());
+    assertEquals(
+        List.of("config.json", "m.safetensors", "tokenizer.json"),
+        Ran.names(folder.resolve("file")));
+  }
+
+  @Test
+  void convertDoesWithoutATokenizer() throws IOException {
+    TinyModel model = TinyModel.in(folder.resolve("tiny"));
+    Files.delete(model.tokenizer());
+    Path copy = folder.resolve("copy");
+    Ran ran = Ran.loupe("weights", "convert", model.folder(), copy).well();
+    assertTrue(ran.err().contains("no tokenizer that"), ran.err());
+    assertEquals(List.of("config.json", "model.safetensors"), Ran.names(copy));
+    Files.writeString(model.tokenizer(), "{");
+    Ran.loupe("weights", "convert", model.folder(), folder.resolve("broken"))
+        .refused(Main.BAD_INPUT, model.tokenizer());
+    assertFalse(Files.exists(folder.resolve("broken")));
+  }
+
+  @Test
+  void verifySaysHowFarTwoModelsLieApart() throws IOException {
+    TinyModel a = TinyModel.in(folder.resolve("a"));
+    TinyModel b = TinyModel.in(folder.resolve("b"));
+    assertEquals(
+        "equal: 28 tensors, every bit\n",
+        Ran.loupe("weights", "verify", a.folder(), b.weights()).well().out());
+    a.poke("h.1.mlp.c_fc.bias", 9, 0.5f);
+    b.poke("h.1.mlp.c_fc.bias", 9, 0.25f);
+    Ran differ = Ran.loupe("weights", "verify", a.folder(), b.folder(), "--tolerance", 0.2);
+    assertEquals(Main.FAILED, differ.code());
+    assertEquals("", differ.err());
+    List<String> lines = differ.out().lines().toList();
+    assertEquals(3, lines.size(), differ.out());
+    assertTrue(
+        lines.get(1).matches("h\\.1\\.mlp\\.c_fc\\.bias +\\[256] +F32 +0\\.250 +9"), lines.get(1));
+    assertEquals("different: 1 of 28 tensors, by up to 0.250, in h.1.mlp.c_fc.bias", lines.get(2));
+    Ran near = Ran.loupe("weights", "verify", a.folder(), b.folder(), "--tolerance", 0.25, "-q");
+    assertEquals(
+        "equal within 0.250: 28 tensors, by up to 0.250, in h.1.mlp.c_fc.bias\n",
+        near.well().out());
+    Ran all = Ran.loupe("weights", "verify", a.folder(), b.folder(), "--all");
+    assertEquals(30, all.out().lines().count());
+    for (String line : all.out().lines().toList()) {
+      assertTrue(line.length() <= 80, line);
+    }
+  }
+
+  @Test
+  void verifyOfModelsThatComputeOtherwise() throws IOException {
+    TinyModel a = TinyModel.in(folder.resolve("a"));
+    TinyModel b = TinyModel.in(folder.resolve("b"));
+    b.config("\"gelu_new\"", "\"relu\"");
+    Ran ran = Ran.loupe("weights", "verify", a.folder(), b.folder());
+    assertEquals(Main.FAILED, ran.code());
+    assertTrue(ran.out().startsWith("activation_function gelu_new and relu\n"), ran.out());
+    assertTrue(ran.out().contains("the models compute otherwise"), ran.out());
+    ran = Ran.loupe("weights", "verify", a.folder(), Golden.DEMO_MODEL);
+    assertEquals(Main.FAILED, ran.code());
+    assertTrue(ran.out().contains("n_layer 2 and 6"), ran.out());
+    assertTrue(ran.out().endsWith("different: the models have other shapes\n"), ran.out());
+    Ran.loupe("weights", "verify", a.folder(), folder.resolve("c"))
+        .refused(Main.BAD_INPUT, folder.resolve("c"), "does not exist");
   }
 
   @Test

@@ -199,11 +199,25 @@ class TokenizerJsonTest {
     assertEquals(
         "no tokenizer in "
             + folder
-            + ": looked for tokenizer.json, and for vocab.json with merges.txt; copy them from"
-            + " where the model came from",
+            + ": looked for tokenizer.json, for vocab.json with merges.txt, and for encoder.json"
+            + " with vocab.bpe; copy them from where the model came from",
         e.getMessage());
     Path missing = folder.resolve("missing");
     assertThrows(CheckpointException.class, () -> Tokenizer.open(missing));
+  }
+
+  /** The names under which OpenAI published GPT-2. */
+  @Test
+  void thePairUnderItsOldNames() throws IOException {
+    Path gpt2 = TestData.GPT2;
+    Files.copy(gpt2.resolve("vocab.json"), folder.resolve("encoder.json"));
+    Path missing = folder.resolve("vocab.bpe");
+    assertThrows(CheckpointException.class, () -> Tokenizer.open(folder));
+    Files.copy(gpt2.resolve("merges.txt"), missing);
+    try (Tokenizer tokenizer = Tokenizer.open(folder)) {
+      assertArrayEquals(new int[] {15496, 995}, tokenizer.encode("Hello world", false));
+      assertTrue(tokenizer.isSpecial(50256));
+    }
   }
 
   private Tokenizer openPair(String vocab, String merges) throws IOException {

@@ -1,17 +1,22 @@
 package dev.loupe.weights;
 
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.DirectoryIteratorException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Collectors;
+import java.util.Optional;
 
 /**
  * A GPT-2 checkpoint on disk, open for reading. The weights are mapped, not loaded: opening takes
@@ -31,6 +36,8 @@ public final class Checkpoint implements AutoCloseable {
   private final List<MappedFile> files;
   private final Map<String, StoredTensor> tensors;
   private final List<String> ignored;
+  private final Optional<Vocabulary> vocabulary;
+  private final List<String> notes;
 
   private Checkpoint(Path source, Arena arena, CheckpointReader.Contents contents)
       throws CheckpointException {
@@ -38,6 +45,8 @@ public final class Checkpoint implements AutoCloseable {
     this.arena = arena;
     this.config = contents.config();
     this.files = List.copyOf(contents.files());
+    this.vocabulary = contents.vocabulary();
+    this.notes = List.copyOf(contents.notes());
     Map<String, CheckpointReader.Entry> stored = byCanonicalName(contents.tensors());
     checkLayers(stored);
     this.tensors = Collections.unmodifiableMap(needed(stored));
@@ -73,11 +82,15 @@ public final class Checkpoint implements AutoCloseable {
   }
 
   private static Path locate(Path source) throws CheckpointException {
-    String wanted =
-        CheckpointReader.FORMATS.stream()
-            .map(CheckpointReader::fileName)
-            .collect(Collectors.joining(" or "));
+    List<String> names =
+        CheckpointReader.FORMATS.stream().flatMap(format -> format.fileNames().stream()).toList();
+    String wanted = String.join(" or ", new LinkedHashSet<>(names));
     if (!Files.exists(source)) {
+      // TensorFlow names a checkpoint by what its files' names have in common
+      Path index = Path.of(source + TensorFlowReader.INDEX);
+      if (Files.exists(index)) {
+        return index;
+      }
       throw new CheckpointException(
           "%s does not exist; give a folder with config.json and %s, or such a file"
               .formatted(source, wanted));
@@ -85,13 +98,38 @@ public final class Checkpoint implements AutoCloseable {
     if (!Files.isDirectory(source)) {
       return source;
     }
-    for (CheckpointReader format : CheckpointReader.FORMATS) {
-      Path file = source.resolve(format.fileName());
-      if (Files.exists(file)) {
-        return file;
+    for (String name : CheckpointReader.fixedNames()) {
+      if (Files.exists(source.resolve(name))) {
+        return source.resolve(name);
+      }
+    }
+    for (String name : names) {
+      List<Path> found = name.startsWith("*") ? filesNamed(name, source) : List.of();
+      if (found.size() > 1) {
+        throw new CheckpointException(
+            "%s holds %s and %s; say which"
+                .formatted(source, found.get(0).getFileName(), found.get(1).getFileName()));
+      }
+      if (!found.isEmpty()) {
+        return found.getFirst();
       }
     }
     throw new CheckpointException("%s holds no %s".formatted(source, wanted));
+  }
+
+  private static List<Path> filesNamed(String pattern, Path folder) throws CheckpointException {
+    List<Path> found = new ArrayList<>();
+    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, pattern)) {
+      for (Path file : files) {
+        if (!file.endsWith(LlmCTokenizer.FILE_NAME)) { // ends as models do and is none
+          found.add(file);
+        }
+      }
+    } catch (IOException | DirectoryIteratorException e) {
+      throw new CheckpointException("%s can't be listed: %s".formatted(folder, e.getMessage()), e);
+    }
+    found.sort(null);
+    return found;
   }
 
   private static CheckpointReader readerOf(MappedFile file) {
@@ -138,7 +176,7 @@ public final class Checkpoint implements AutoCloseable {
         throw missing(name, stored);
       }
       checkShape(name, entry, expected.getValue());
-      needed.put(name, new StoredTensor(name, dtypeOf(entry), entry.shape(), entry.data()));
+      needed.put(name, new StoredTensor(name, entry.shape(), dataOf(entry)));
     }
     return needed;
   }
@@ -176,16 +214,14 @@ public final class Checkpoint implements AutoCloseable {
     throw new CheckpointException("%s, but by its config should be %s".formatted(where, expected));
   }
 
-  private static DType dtypeOf(CheckpointReader.Entry entry) throws CheckpointException {
-    for (DType dtype : DType.values()) {
-      if (dtype.name().equals(entry.dtype())) {
-        return dtype;
-      }
+  private static TensorData dataOf(CheckpointReader.Entry entry) throws CheckpointException {
+    if (entry.data() == null) {
+      throw new CheckpointException(
+          "%s: %s is stored as %s; readable are F64, F32, F16, BF16 and ggml's Q and K types"
+              .formatted(
+                  entry.file(), StrictJson.shown(entry.name()), StrictJson.shown(entry.dtype())));
     }
-    throw new CheckpointException(
-        "%s: %s is stored as %s; readable are F64, F32, F16 and BF16"
-            .formatted(
-                entry.file(), StrictJson.shown(entry.name()), StrictJson.shown(entry.dtype())));
+    return entry.data();
   }
 
   /** The model's shape; agrees with the tensors. */
@@ -221,6 +257,16 @@ public final class Checkpoint implements AutoCloseable {
     return ignored;
   }
 
+  /** The tokenizer that came with the weights, in formats that carry one. */
+  public Optional<Vocabulary> vocabulary() {
+    return vocabulary;
+  }
+
+  /** What the user should know: what the format leaves open and was assumed. One sentence each. */
+  public List<String> notes() {
+    return notes;
+  }
+
   /** What was given to {@link #open}. */
   public Path source() {
     return source;
@@ -248,6 +294,15 @@ public final class Checkpoint implements AutoCloseable {
    * @throws IllegalStateException if the checkpoint is closed
    */
   public String sha256() {
+    return sha256(Progress.NONE);
+  }
+
+  /**
+   * Likewise.
+   *
+   * @param progress hears bytes
+   */
+  public String sha256(Progress progress) {
     MessageDigest digest;
     try {
       digest = MessageDigest.getInstance("SHA-256");
@@ -255,12 +310,15 @@ public final class Checkpoint implements AutoCloseable {
       throw new AssertionError("every Java runtime has SHA-256", e);
     }
     byte[] chunk = new byte[DIGEST_CHUNK];
+    long done = 0;
     for (MappedFile file : files) {
       long size = file.bytes().byteSize();
       for (long at = 0; at < size; at += chunk.length) {
         int n = (int) Math.min(chunk.length, size - at);
         MemorySegment.copy(file.bytes(), at, MemorySegment.ofArray(chunk), 0, n);
         digest.update(chunk, 0, n);
+        done += n;
+        progress.report(done, fileBytes());
       }
     }
     return HexFormat.of().formatHex(digest.digest());

@@ -4,6 +4,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One format of checkpoints. To add a format, write its reader and put it into {@link #FORMATS}.
@@ -12,11 +14,30 @@ import java.util.List;
  * as its shape says. That the tensors make up a GPT-2 is for {@link Checkpoint} to check.
  */
 interface CheckpointReader {
-  /** All formats, in the order in which a folder is searched for their files. */
-  List<CheckpointReader> FORMATS = List.of(new SafetensorsReader(), new ShardIndexReader());
+  /** All formats, in the order in which a file's content is tried and a folder searched. */
+  List<CheckpointReader> FORMATS =
+      List.of(
+          new SafetensorsReader(),
+          new ShardIndexReader(),
+          new TensorFlowReader(),
+          new GgufReader(),
+          new LlmCReader(),
+          new GgmlReader(),
+          new OnnxReader());
 
-  /** What its file is called in a model's folder. */
-  String fileName();
+  /**
+   * What its file is called in a model's folder, likeliest first; {@code *.gguf} is any with that
+   * ending, if there is but one.
+   */
+  List<String> fileNames();
+
+  /** The names of all formats that are no patterns. */
+  static List<String> fixedNames() {
+    return FORMATS.stream()
+        .flatMap(format -> format.fileNames().stream())
+        .filter(name -> !name.startsWith("*"))
+        .toList();
+  }
 
   /** Whether the file's content is in this format, however the file is called. */
   boolean recognises(MappedFile file);
@@ -35,16 +56,37 @@ interface CheckpointReader {
    * @param config the model's shape
    * @param tensors everything that is stored, in Hugging Face's layout
    * @param files the files that hold the weights
+   * @param vocabulary the tokenizer, of formats that carry one
+   * @param notes for the user: what the format leaves open and was assumed, one sentence each
    */
-  record Contents(Gpt2Config config, List<Entry> tensors, List<MappedFile> files) {}
+  record Contents(
+      Gpt2Config config,
+      List<Entry> tensors,
+      List<MappedFile> files,
+      Optional<Vocabulary> vocabulary,
+      List<String> notes) {
+    /** Of a format that says all about the model and nothing about its tokenizer. */
+    Contents(Gpt2Config config, List<Entry> tensors, List<MappedFile> files) {
+      this(config, tensors, files, Optional.empty(), List.of());
+    }
+  }
 
   /**
    * A tensor as it is stored, of any type and for any use.
    *
-   * @param name as in the file
+   * @param name Hugging Face's, with or without {@code transformer.}
    * @param dtype as in the file, not necessarily a {@link DType}
-   * @param data in the file, row-major
+   * @param shape extents, outermost first; of matrices [in, out]
+   * @param data null if it is of a type that can't be read, which matters only if it is needed
    * @param file the file that holds it, for messages
    */
-  record Entry(String name, String dtype, List<Long> shape, MemorySegment data, Path file) {}
+  record Entry(String name, String dtype, List<Long> shape, @Nullable TensorData data, Path file) {
+    /** Of elements that the file has as they are wanted, row-major and little-endian. */
+    static Entry dense(
+        String name, String dtype, List<Long> shape, MemorySegment stored, Path file) {
+      DType readable = DType.named(dtype);
+      return new Entry(
+          name, dtype, shape, readable == null ? null : new DenseData(readable, stored), file);
+    }
+  }
 }

@@ -24,9 +24,6 @@ final class ConfigJson {
   static final String FILE_NAME = "config.json";
   private static final int MAX_BYTES = 16 << 20;
 
-  /** The default of {@code bos_token_id} and {@code eos_token_id}: GPT-2's end of text. */
-  private static final int END_OF_TEXT = 50256;
-
   private static final Set<String> FIELDS =
       Set.of(
           "model_type",
@@ -222,13 +219,13 @@ final class ConfigJson {
     Value value = values.get(name);
     int id;
     if (value == null) {
-      id = END_OF_TEXT;
+      id = Gpt2Config.END_OF_TEXT;
     } else if (value.kind() == JsonToken.NULL) {
       id = -1;
     } else {
       id = whole(name, value);
     }
-    return id == END_OF_TEXT && id >= vocabSize ? -1 : id;
+    return id == Gpt2Config.END_OF_TEXT && id >= vocabSize ? -1 : id;
   }
 
   private CheckpointException wrong(String name, @Nullable Value value, String expected) {

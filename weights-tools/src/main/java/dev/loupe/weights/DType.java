@@ -3,6 +3,7 @@ package dev.loupe.weights;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
+import org.jspecify.annotations.Nullable;
 
 /** The element types in which checkpoints store tensors; all little-endian. */
 public enum DType {
@@ -26,6 +27,16 @@ public enum DType {
 
   DType(int bytes) {
     this.bytes = bytes;
+  }
+
+  /** The type with this name, null if there is none. */
+  static @Nullable DType named(String name) {
+    for (DType dtype : values()) {
+      if (dtype.name().equals(name)) {
+        return dtype;
+      }
+    }
+    return null;
   }
 
   /** Bytes per element. */

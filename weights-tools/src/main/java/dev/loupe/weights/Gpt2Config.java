@@ -36,6 +36,9 @@ public record Gpt2Config(
   private static final int MAX_WIDTH = 1 << 20;
   private static final int MAX_ROWS = 1 << 24;
 
+  /** GPT-2's {@code <|endoftext|>}. */
+  static final int END_OF_TEXT = 50256;
+
   public Gpt2Config {
     between("n_layer", nLayer, MAX_LAYERS);
     between("n_head", nHead, MAX_WIDTH);
@@ -53,6 +56,31 @@ public record Gpt2Config(
     }
     tokenId("bos_token_id", bosTokenId, vocabSize);
     tokenId("eos_token_id", eosTokenId, vocabSize);
+  }
+
+  /**
+   * What OpenAI's GPT-2 leaves unsaid, since it knows nothing else: an MLP of 4 C with the tanh
+   * form of GELU, and norms that add 1e-5.
+   *
+   * @param endOfText the id where generation stops, left out where the vocabulary is smaller
+   * @throws IllegalArgumentException if the sizes don't fit together
+   */
+  static Gpt2Config openAi(
+      int nLayer, int nHead, int nEmbd, int nPositions, int vocabSize, int endOfText) {
+    int end = endOfText < vocabSize ? endOfText : -1;
+    return new Gpt2Config(
+        nLayer,
+        nHead,
+        nEmbd,
+        nPositions,
+        vocabSize,
+        Math.clamp(4L * nEmbd, 0, MAX_ROWS),
+        Activation.GELU_NEW,
+        1e-5f,
+        true,
+        false,
+        end,
+        end);
   }
 
   /** Width of one head, D. */

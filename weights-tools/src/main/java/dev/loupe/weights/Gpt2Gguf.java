@@ -1,6 +1,8 @@
 package dev.loupe.weights;
 
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -17,59 +19,6 @@ import java.util.Map;
  */
 public final class Gpt2Gguf {
   private static final int PIECE = 1 << 20; // elements on their way at a time, if a row is not more
-
-  /** The tensors outside of blocks and those of a block, by Hugging Face's names. */
-  private static final Map<String, String> NAMES =
-      Map.ofEntries(
-          Map.entry("wte", "token_embd"),
-          Map.entry("wpe", "position_embd"),
-          Map.entry("ln_f", "output_norm"),
-          Map.entry("lm_head", "output"),
-          Map.entry("ln_1", "attn_norm"),
-          Map.entry("attn.c_attn", "attn_qkv"),
-          Map.entry("attn.c_proj", "attn_output"),
-          Map.entry("ln_2", "ffn_norm"),
-          Map.entry("mlp.c_fc", "ffn_up"),
-          Map.entry("mlp.c_proj", "ffn_down"));
-
-  /** What a token is for; the numbers are GGUF's. */
-  public enum TokenKind {
-    /** Found by BPE; spelled in GPT-2's byte alphabet, as are the merges. */
-    NORMAL(1),
-    /** Steers the model and is no text, as {@code <|endoftext|>}. */
-    CONTROL(3),
-    /** Added to the vocabulary of BPE; spelled as it is. */
-    USER_DEFINED(4),
-    /** A row of the table that stands for nothing. */
-    UNUSED(5);
-
-    private final int number;
-
-    TokenKind(int number) {
-      this.number = number;
-    }
-  }
-
-  /** One entry of the vocabulary. */
-  public record Token(String spelling, TokenKind kind) {
-    /** An id that stands for nothing. */
-    public static Token unused(int id) {
-      return new Token("[PAD%d]".formatted(id), TokenKind.UNUSED);
-    }
-  }
-
-  /**
-   * A byte-level BPE tokenizer.
-   *
-   * @param tokens by id; fewer than the model's vocabulary leave padding rows unused
-   * @param merges {@code "left right"}, the first that applies first
-   */
-  public record Vocabulary(List<Token> tokens, List<String> merges) {
-    public Vocabulary {
-      tokens = List.copyOf(tokens);
-      merges = List.copyOf(merges);
-    }
-  }
 
   private final Checkpoint checkpoint;
   private final Gpt2Config config;
@@ -116,10 +65,10 @@ public final class Gpt2Gguf {
     if (config.scaleAttnByInverseLayerIdx()) {
       throw refused("scale_attn_by_inverse_layer_idx", true, false);
     }
-    if (vocabulary.tokens.size() > config.vocabSize()) {
+    if (vocabulary.tokens().size() > config.vocabSize()) {
       throw new CheckpointException(
           "%s: the tokenizer has %d tokens and the model %d: they do not belong together"
-              .formatted(checkpoint.source(), vocabulary.tokens.size(), config.vocabSize()));
+              .formatted(checkpoint.source(), vocabulary.tokens().size(), config.vocabSize()));
     }
     for (int width : List.of(config.nEmbd(), config.nInner())) {
       if (width % type.blockElements() != 0) {
@@ -149,17 +98,19 @@ public final class Gpt2Gguf {
             .put("gpt2.block_count", config.nLayer())
             .put("gpt2.attention.head_count", config.nHead())
             .put("gpt2.attention.layer_norm_epsilon", config.layerNormEpsilon());
-    List<Token> tokens = new ArrayList<>(vocabulary.tokens);
+    List<Vocabulary.Token> tokens = new ArrayList<>(vocabulary.tokens());
     for (int id = tokens.size(); id < config.vocabSize(); id++) {
-      tokens.add(Token.unused(id));
+      tokens.add(Vocabulary.Token.unused(id));
     }
     metadata
         .put("tokenizer.ggml.model", "gpt2")
         .put("tokenizer.ggml.pre", "gpt-2")
-        .putStrings("tokenizer.ggml.tokens", tokens.stream().map(Token::spelling).toList())
+        .putStrings(
+            "tokenizer.ggml.tokens", tokens.stream().map(Vocabulary.Token::spelling).toList())
         .putInts(
-            "tokenizer.ggml.token_type", tokens.stream().map(token -> token.kind.number).toList())
-        .putStrings("tokenizer.ggml.merges", vocabulary.merges)
+            "tokenizer.ggml.token_type",
+            tokens.stream().map(token -> number(token.kind())).toList())
+        .putStrings("tokenizer.ggml.merges", vocabulary.merges())
         .put("tokenizer.ggml.add_bos_token", false);
     if (config.bosTokenId() >= 0) {
       metadata.put("tokenizer.ggml.bos_token_id", config.bosTokenId());
@@ -170,35 +121,28 @@ public final class Gpt2Gguf {
     return metadata;
   }
 
+  /** GGUF's number of a kind of token. */
+  private static int number(Vocabulary.Kind kind) {
+    return switch (kind) {
+      case NORMAL -> 1;
+      case SPECIAL -> 3;
+      case ADDED -> 4;
+      case UNUSED -> 5;
+    };
+  }
+
   private Map<GgufWriter.Entry, StoredTensor> plan() {
     Map<GgufWriter.Entry, StoredTensor> plan = new LinkedHashMap<>();
     for (StoredTensor tensor : checkpoint.tensors()) {
       boolean plain = tensor.shape().size() == 1 || tensor.name().equals("wpe.weight");
       plan.put(
           new GgufWriter.Entry(
-              name(tensor.name()),
+              GgufNames.of(tensor.name()),
               plain ? GgmlType.F32 : type,
               isConv1d(tensor) ? tensor.shape().reversed() : tensor.shape()),
           tensor);
     }
     return plan;
-  }
-
-  /** {@code h.3.attn.c_attn.weight} is {@code blk.3.attn_qkv.weight}. */
-  static String name(String stored) {
-    int dot = stored.lastIndexOf('.');
-    String suffix = stored.substring(dot); // .weight or .bias
-    String layer = "";
-    int from = 0;
-    if (stored.startsWith("h.")) {
-      from = stored.indexOf('.', 2) + 1;
-      layer = "blk." + stored.substring(2, from);
-    }
-    String name = NAMES.get(stored.substring(from, dot));
-    if (name == null) {
-      throw new IllegalArgumentException("GGUF has no name for " + stored);
-    }
-    return layer + name + suffix;
   }
 
   /** Stored [in, out]; the tables of embeddings and the head are [rows, C] everywhere. */
@@ -219,32 +163,39 @@ public final class Gpt2Gguf {
     int step = (int) Math.min(rows, Math.max(1, PIECE / width));
     float[] piece = new float[step * width];
     ByteBuffer bytes = GgufWriter.buffer(entry.type().bytes(piece.length));
-    for (long first = 0; first < rows; first += step) {
-      int n = (int) Math.min(step, rows - first);
-      if (isConv1d(tensor)) {
-        transpose(tensor, Math.toIntExact(first), n, piece, width);
-      } else {
-        tensor.read(first * width, piece, 0, n * width);
+    try (Arena one = Arena.ofConfined()) {
+      MemorySegment data = tensor.data(one);
+      for (long first = 0; first < rows; first += step) {
+        int n = (int) Math.min(step, rows - first);
+        if (isConv1d(tensor)) {
+          transpose(tensor, data, first, n, piece);
+        } else {
+          DType dtype = tensor.dtype();
+          dtype.decode(data, first * width * dtype.bytes(), piece, 0, n * width);
+        }
+        int bad = entry.type().encode(piece, 0, n * width, bytes.clear());
+        if (bad >= 0) {
+          throw new CheckpointException(
+              "%s: %s holds %s, which %s can't store"
+                  .formatted(checkpoint.source(), tensor.name(), piece[bad], entry.type()));
+        }
+        out.write(entry.name(), bytes.flip());
+        done += (long) n * width;
+        progress.report(done, checkpoint.parameters());
       }
-      int bad = entry.type().encode(piece, 0, n * width, bytes.clear());
-      if (bad >= 0) {
-        throw new CheckpointException(
-            "%s: %s holds %s, which %s can't store"
-                .formatted(checkpoint.source(), tensor.name(), piece[bad], entry.type()));
-      }
-      out.write(entry.name(), bytes.flip());
-      done += (long) n * width;
-      progress.report(done, checkpoint.parameters());
     }
     return done;
   }
 
-  /** Rows {@code first} to {@code first + n - 1} of [out, in], where {@code in} is stored first. */
-  private static void transpose(StoredTensor tensor, int first, int n, float[] to, int in) {
+  /** Rows {@code first} to {@code first + n - 1} of [out, in]; {@code data} is [in, out]. */
+  private static void transpose(
+      StoredTensor tensor, MemorySegment data, long first, int n, float[] to) {
+    int in = Math.toIntExact(tensor.shape().getFirst());
     long outputs = tensor.shape().getLast();
+    DType dtype = tensor.dtype();
     float[] column = new float[n];
     for (int i = 0; i < in; i++) {
-      tensor.read(i * outputs + first, column, 0, n);
+      dtype.decode(data, (i * outputs + first) * dtype.bytes(), column, 0, n);
       for (int o = 0; o < n; o++) {
         to[o * in + i] = column[o];
       }

@@ -2,6 +2,7 @@ package dev.loupe.weights;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import java.lang.foreign.Arena;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Formatter;
@@ -9,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeSet;
 
 /**
@@ -21,6 +23,7 @@ import java.util.TreeSet;
  * @param tensors the model's tensors, in the order of the forward pass
  * @param ignored what else is stored, as it is named there
  * @param head where the output head comes from
+ * @param sha256 of the weights, if it was computed; see {@link Checkpoint#sha256}
  */
 public record Inspection(
     Path source,
@@ -29,7 +32,8 @@ public record Inspection(
     Gpt2Config config,
     List<Tensor> tensors,
     List<String> ignored,
-    Head head) {
+    Head head,
+    Optional<String> sha256) {
   private static final int[] CONTEXTS = {128, 256, 512, 1024, 2048, 4096, 8192};
   private static final String LAYER = "h\\.[0-9]+\\.";
 
@@ -39,13 +43,13 @@ public record Inspection(
     ignored = List.copyOf(ignored);
   }
 
-  /** A tensor without its data. */
-  public record Tensor(String name, DType dtype, List<Long> shape, long elements) {
-    /** Size in the file. */
-    public long bytes() {
-      return elements * dtype.bytes();
-    }
-  }
+  /**
+   * A tensor without its data.
+   *
+   * @param dtype as in the file
+   * @param bytes of the file that it takes
+   */
+  public record Tensor(String name, String dtype, List<Long> shape, long elements, long bytes) {}
 
   /** Where the output head comes from. */
   public enum Head {
@@ -66,6 +70,7 @@ public record Inspection(
   /** In what the weights may be held in memory: matrices in this, vectors always in f32. */
   public enum Precision {
     F32(4),
+    /** bf16 takes as much. */
     F16(2),
     INT8(1);
 
@@ -78,9 +83,25 @@ public record Inspection(
 
   /** Looks at an open checkpoint. Reads no weights, but a stored head is compared with wte. */
   public static Inspection of(Checkpoint checkpoint) {
+    return of(checkpoint, Optional.empty());
+  }
+
+  /**
+   * Likewise, and reads all of its files for their hash.
+   *
+   * @param progress hears bytes
+   */
+  public static Inspection of(Checkpoint checkpoint, Progress progress) {
+    return of(checkpoint, Optional.of(checkpoint.sha256(progress)));
+  }
+
+  private static Inspection of(Checkpoint checkpoint, Optional<String> sha256) {
     List<Tensor> tensors =
         checkpoint.tensors().stream()
-            .map(t -> new Tensor(t.name(), t.dtype(), t.shape(), t.elements()))
+            .map(
+                t ->
+                    new Tensor(
+                        t.name(), t.storedAs(), t.shape(), t.elements(), t.stored().byteSize()))
             .toList();
     return new Inspection(
         checkpoint.source(),
@@ -89,7 +110,8 @@ public record Inspection(
         checkpoint.config(),
         tensors,
         checkpoint.ignored(),
-        headOf(checkpoint));
+        headOf(checkpoint),
+        sha256);
   }
 
   private static Head headOf(Checkpoint checkpoint) {
@@ -98,9 +120,11 @@ public record Inspection(
     }
     StoredTensor head = checkpoint.tensor(Gpt2Layout.HEAD);
     StoredTensor wte = checkpoint.tensor("wte.weight");
-    return head.dtype() == wte.dtype() && head.data().mismatch(wte.data()) == -1
-        ? Head.TIED_STORED_TWICE
-        : Head.SEPARATE;
+    try (Arena arena = Arena.ofConfined()) {
+      return head.dtype() == wte.dtype() && head.data(arena).mismatch(wte.data(arena)) == -1
+          ? Head.TIED_STORED_TWICE
+          : Head.SEPARATE;
+    }
   }
 
   /** Number of weights; a tied head counts once. */
@@ -137,8 +161,8 @@ public record Inspection(
     return contexts;
   }
 
-  private TreeSet<DType> dtypes() {
-    TreeSet<DType> dtypes = new TreeSet<>();
+  private TreeSet<String> dtypes() {
+    TreeSet<String> dtypes = new TreeSet<>();
     tensors.forEach(t -> dtypes.add(t.dtype));
     return dtypes;
   }
@@ -155,8 +179,9 @@ public record Inspection(
       out.format("  file         %s\n", file.getFileName());
     }
     out.format("  size         %s (%,d bytes)\n", size(fileBytes), fileBytes);
+    sha256.ifPresent(hash -> out.format("  sha256       %s\n", hash));
     out.format("  parameters   %,d\n", parameters());
-    out.format("  stored as    %s\n", join(dtypes()));
+    out.format("  stored as    %s\n", String.join(", ", dtypes()));
     out.format("  head         %s\n", head.text);
     out.format("\n");
     out.format(
@@ -211,7 +236,7 @@ public record Inspection(
 
   private void memoryTable(Formatter out) {
     out.format("\n");
-    out.format("  %-24s %12s %12s %12s\n", "memory", "f32", "f16", "int8");
+    out.format("  %-24s %12s %12s %12s\n", "memory", "f32", "f16, bf16", "int8");
     out.format(
         "  %-24s %12s %12s %12s\n",
         "weights",
@@ -236,17 +261,18 @@ public record Inspection(
     files.forEach(file -> fileNames.add(file.toString()));
     json.add("files", fileNames);
     json.addProperty("file_bytes", fileBytes);
+    sha256.ifPresent(hash -> json.addProperty("sha256", hash));
     json.addProperty("parameters", parameters());
     json.addProperty("tied", head != Head.SEPARATE);
     JsonArray types = new JsonArray();
-    dtypes().forEach(dtype -> types.add(dtype.name()));
+    dtypes().forEach(types::add);
     json.add("dtypes", types);
     json.add("config", ConfigJson.fields(config));
     JsonArray table = new JsonArray();
     for (Tensor t : tensors) {
       JsonObject row = new JsonObject();
       row.addProperty("name", t.name);
-      row.addProperty("dtype", t.dtype.name());
+      row.addProperty("dtype", t.dtype);
       JsonArray shape = new JsonArray();
       t.shape.forEach(shape::add);
       row.add("shape", shape);
@@ -282,12 +308,6 @@ public record Inspection(
 
   private static String token(int id) {
     return id < 0 ? "none" : Integer.toString(id);
-  }
-
-  private static String join(Iterable<DType> dtypes) {
-    StringBuilder joined = new StringBuilder();
-    dtypes.forEach(dtype -> joined.append(joined.isEmpty() ? "" : ", ").append(dtype));
-    return joined.toString();
   }
 
   /** Bytes in the binary unit that leaves one to four digits before the point. */

@@ -146,12 +146,13 @@ public final class RandomCheckpoint {
     }
   }
 
-  private static void refuseExisting(Path folder) throws IOException {
+  /** Refuses a folder that holds a model of any format. */
+  static void refuseExisting(Path folder) throws IOException {
     if (Files.exists(folder) && !Files.isDirectory(folder)) {
       throw new IOException(folder + " is a file; give a new folder");
     }
     List<String> names = new ArrayList<>(List.of(ConfigJson.FILE_NAME));
-    CheckpointReader.FORMATS.forEach(format -> names.add(format.fileName()));
+    names.addAll(CheckpointReader.fixedNames());
     for (String name : names) {
       if (Files.exists(folder.resolve(name))) {
         throw new IOException(

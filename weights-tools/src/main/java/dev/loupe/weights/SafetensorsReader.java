@@ -40,8 +40,8 @@ final class SafetensorsReader implements CheckpointReader {
       ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
   @Override
-  public String fileName() {
-    return FILE_NAME;
+  public List<String> fileNames() {
+    return List.of(FILE_NAME);
   }
 
   @Override
@@ -98,7 +98,7 @@ final class SafetensorsReader implements CheckpointReader {
     for (Row row : rows) {
       checkSize(row, file.path());
       entries.add(
-          new Entry(
+          Entry.dense(
               row.name,
               row.dtype,
               row.shape,

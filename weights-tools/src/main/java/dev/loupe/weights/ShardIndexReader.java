@@ -25,8 +25,8 @@ final class ShardIndexReader implements CheckpointReader {
   private static final int MAX_TENSORS = 100_000;
 
   @Override
-  public String fileName() {
-    return SafetensorsReader.FILE_NAME + ".index.json";
+  public List<String> fileNames() {
+    return List.of(SafetensorsReader.FILE_NAME + ".index.json");
   }
 
   @Override
@@ -118,7 +118,7 @@ final class ShardIndexReader implements CheckpointReader {
   }
 
   /** A shard lies beside its index: a name that leads elsewhere is an attack or a mistake. */
-  private static boolean isFileName(String name) {
+  static boolean isFileName(String name) {
     if (name.isBlank() || name.equals(".") || name.equals("..")) {
       return false;
     }

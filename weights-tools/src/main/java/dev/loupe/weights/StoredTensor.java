@@ -1,48 +1,84 @@
 package dev.loupe.weights;
 
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 
-/**
- * One tensor of a checkpoint, in place: {@code data} is a view of the mapped file, row-major,
- * little-endian, with no alignment promised.
- *
- * @param name Hugging Face's name without the {@code transformer.} prefix, e.g. {@code
- *     h.0.attn.c_attn.weight}
- * @param dtype element type
- * @param shape extents, outermost first
- * @param data exactly product(shape) * dtype.bytes() bytes
- */
-public record StoredTensor(String name, DType dtype, List<Long> shape, MemorySegment data) {
-  public StoredTensor {
-    shape = List.copyOf(shape);
-    long bytes = elements(shape) * dtype.bytes();
-    if (data.byteSize() != bytes) {
+/** One tensor of a checkpoint, in Hugging Face's layout whatever the file's is. */
+public final class StoredTensor {
+  private final String name;
+  private final List<Long> shape;
+  private final TensorData data;
+
+  StoredTensor(String name, List<Long> shape, TensorData data) {
+    this.name = name;
+    this.shape = List.copyOf(shape);
+    this.data = data;
+    if (data.elements() != elements(shape)) {
       throw new IllegalArgumentException(
-          "%s: %s %s takes %d bytes, given %d"
-              .formatted(name, dtype, shape, bytes, data.byteSize()));
+          "%s: %s takes %d elements, given %d"
+              .formatted(name, shape, elements(shape), data.elements()));
     }
+  }
+
+  /**
+   * A tensor that lies in memory.
+   *
+   * @param data row-major, little-endian, exactly product(shape) * dtype.bytes() bytes
+   */
+  public StoredTensor(String name, DType dtype, List<Long> shape, MemorySegment data) {
+    this(name, shape, new DenseData(dtype, data));
+  }
+
+  /** Hugging Face's name without {@code transformer.}, e.g. {@code h.0.attn.c_attn.weight}. */
+  public String name() {
+    return name;
+  }
+
+  /** Type of the elements as they are given; F32 for those that are stored quantised. */
+  public DType dtype() {
+    return data.dtype();
+  }
+
+  /** The type in the file, for people: {@code F16}, {@code Q4_0}. */
+  public String storedAs() {
+    return data.storedAs();
+  }
+
+  /** Extents, outermost first; matrices are [in, out]. */
+  public List<Long> shape() {
+    return shape;
   }
 
   /** Number of elements. */
   public long elements() {
-    return elements(shape);
+    return data.elements();
+  }
+
+  /** The part of the mapped file that the elements are made from, as it is there. */
+  public MemorySegment stored() {
+    return data.stored();
   }
 
   /**
-   * Copies elements {@code first} to {@code first + count - 1} in row-major order as floats.
+   * All elements in {@link #dtype}, row-major, little-endian, with no alignment promised. Where the
+   * file has them so this is the mapped file; otherwise it is made in {@code arena}, every time.
+   */
+  public MemorySegment data(Arena arena) {
+    return data.dense(arena);
+  }
+
+  /**
+   * Copies elements {@code first} to {@code first + count - 1} in row-major order as floats. Slow
+   * where the file has them in another order or quantised: for all of them, take {@link #data}.
    *
    * @throws IndexOutOfBoundsException if the tensor or {@code to} ends before that
    */
   public void read(long first, float[] to, int offset, int count) {
-    dtype.decode(data, first * dtype.bytes(), to, offset, count);
+    data.read(first, to, offset, count);
   }
 
   private static long elements(List<Long> shape) {
-    long n = 1;
-    for (long extent : shape) {
-      n = Math.multiplyExact(n, extent);
-    }
-    return n;
+    return shape.stream().reduce(1L, Math::multiplyExact);
   }
 }

@@ -1,18 +1,30 @@
 package dev.loupe.weights;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.management.ThreadMXBean;
 import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.management.ManagementFactory;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.SplittableRandom;
+import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Damages small sound models at random: whatever comes, opening works or says why not. */
 class CheckpointFuzzTest {
   private static final int ROUNDS = 2000;
+
+  private static final ThreadMXBean THREAD =
+      (ThreadMXBean) ManagementFactory.getThreadMXBean(); // Sun's counts bytes, too
 
   @TempDir Path temporary;
 
@@ -43,51 +55,158 @@ class CheckpointFuzzTest {
     damage(folder, ModelFolder.index(folder), 3);
   }
 
-  private static void damage(Path folder, Path file, long seed) throws IOException {
+  @Test
+  void damagedLlmC() throws IOException {
+    Path file = temporary.resolve("m.bin");
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      LlmCFile.write(model, true, 0, file);
+    }
+    damage(file, file, 4);
+  }
+
+  @Test
+  void damagedLlmCTokenizer() throws IOException {
+    Path file = temporary.resolve("m.bin");
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      LlmCFile.write(model, true, 0, file);
+    }
+    List<byte[]> tokens = new ArrayList<>();
+    for (String token : List.of("a", "b", "ab", "aab", "abb", "<|endoftext|>")) {
+      tokens.add(token.getBytes(US_ASCII));
+    }
+    damage(file, LlmCFile.writeTokenizer(tokens, 2, temporary.resolve("gpt2_tokenizer.bin")), 5);
+  }
+
+  /** In every second one the checksums are right, so that what they cover is read. */
+  @Test
+  void damagedTensorFlowIndex() throws IOException {
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      Path folder = TensorFlowFiles.write(model, 2, false, temporary.resolve("tf"));
+      TensorFlowFiles files = TensorFlowFiles.of(model, 2, false);
+      Path index = Files.write(folder.resolve("model.ckpt.index"), files.index());
+      SplittableRandom coin = new SplittableRandom(6);
+      damage(folder, index, 6, 1, bytes -> coin.nextBoolean() ? files.sealed(bytes) : bytes);
+    }
+  }
+
+  @Test
+  void damagedHparams() throws IOException {
+    try (Checkpoint model = Checkpoint.open(leastLlmC())) {
+      Path folder = TensorFlowFiles.write(model, 1, false, temporary.resolve("tf"));
+      damage(folder, folder.resolve("hparams.json"), 7);
+    }
+  }
+
+  @Test
+  void damagedGguf() throws IOException {
+    GgufModel model = new GgufModel(2, 32, 32, 3, 5, true);
+    model
+        .file
+        .text("tokenizer.ggml.model", "gpt2")
+        .texts("tokenizer.ggml.tokens", "a", "b", "ab", "<|endoftext|>", "[PAD4]")
+        .ints("tokenizer.ggml.token_type", 1, 1, 1, 3, 5)
+        .texts("tokenizer.ggml.merges", "a b")
+        .u32("tokenizer.ggml.eos_token_id", 3);
+    var _ = model.file.pair("x", 9).number(9, 4).number(1, 8).number(8, 4).number(0, 8);
+    Path file = Files.write(temporary.resolve("m.gguf"), model.file.bytes());
+    damage(file, file, 8);
+    var _ = Files.write(file, model.file.bytes());
+    damage(file, file, 9, 0.1, bytes -> bytes); // where the numbers are
+  }
+
+  @Test
+  void damagedGgml() throws IOException {
+    GgufModel model = new GgufModel(2, 32, 128, 5, 7, false);
+    byte[] sound = new GgmlReaderTest.File(model, 32, 2002).make();
+    Path file = Files.write(temporary.resolve("m.bin"), sound);
+    damage(file, file, 10);
+  }
+
+  private Path leastLlmC() throws IOException {
+    return ModelFolder.random(
+        temporary.resolve("m"),
+        ModelFolder.LEAST,
+        new RandomCheckpoint.Layout(DType.BF16, false, false, false));
+  }
+
+  private void damage(Path source, Path file, long seed) throws IOException {
+    damage(source, file, seed, 1, bytes -> bytes);
+  }
+
+  /**
+   * @param part of the file, from its beginning, that is damaged
+   * @param finish does to a damaged file what an attacker would
+   */
+  private void damage(Path source, Path file, long seed, double part, UnaryOperator<byte[]> finish)
+      throws IOException {
     byte[] sound = Files.readAllBytes(file);
     SplittableRandom random = new SplittableRandom(seed);
     int opened = 0;
     for (int round = 0; round < ROUNDS; round++) {
-      byte[] bytes = damaged(sound, random);
-      Files.write(file, bytes);
-      try (Checkpoint checkpoint = Checkpoint.open(folder)) {
+      Files.write(file, finish.apply(damaged(sound, (int) (part * sound.length), random)));
+      String what = "seed " + seed + " round " + round;
+      long bytes = THREAD.getCurrentThreadAllocatedBytes();
+      long nanos = THREAD.getCurrentThreadCpuTime();
+      try (Checkpoint checkpoint = Checkpoint.open(source)) {
         // what opens must be readable to the last element
         for (StoredTensor tensor : checkpoint.tensors()) {
-          tensor.read(0, new float[(int) tensor.elements()], 0, (int) tensor.elements());
+          readAll(tensor);
         }
         opened++;
       } catch (CheckpointException e) {
-        Refusal.assertOneSentence(String.valueOf(e.getMessage()));
+        String message = String.valueOf(e.getMessage());
+        Refusal.assertOneSentence(message);
+        assertTrue(message.contains(temporary.toString()), message);
       } catch (RuntimeException | Error e) {
-        throw new AssertionError("seed " + seed + " round " + round, e);
+        throw new AssertionError(what, e);
       }
+      assertTrue(THREAD.getCurrentThreadAllocatedBytes() - bytes < 256 << 20, what);
+      assertTrue(THREAD.getCurrentThreadCpuTime() - nanos < 1_000_000_000, what);
     }
     assertTrue(opened > 0 && opened < ROUNDS, "opened " + opened);
   }
 
-  private static byte[] damaged(byte[] sound, SplittableRandom random) {
+  private static void readAll(StoredTensor tensor) {
+    int n = (int) tensor.elements();
+    try (Arena arena = Arena.ofConfined()) {
+      tensor.dtype().decode(tensor.data(arena), 0, new float[n], 0, n);
+    }
+    tensor.read(n / 2, new float[n], 0, n - n / 2);
+  }
+
+  private static byte[] damaged(byte[] sound, int range, SplittableRandom random) {
     byte[] bytes = sound.clone();
-    switch (random.nextInt(6)) {
+    int at = random.nextInt(range);
+    switch (random.nextInt(7)) {
       case 0 -> {
-        return Arrays.copyOf(bytes, random.nextInt(bytes.length));
+        return Arrays.copyOf(bytes, at);
       }
-      case 1 -> bytes[random.nextInt(bytes.length)] ^= (byte) (1 << random.nextInt(8));
-      case 2 -> bytes[random.nextInt(bytes.length)] = (byte) random.nextInt(256);
+      case 1 -> bytes[at] ^= (byte) (1 << random.nextInt(8));
+      case 2 -> bytes[at] = (byte) random.nextInt(256);
       case 3 -> { // a digit for a digit, which the grammar doesn't notice
-        int at = random.nextInt(bytes.length);
-        while (bytes[at] < '0' || bytes[at] > '9') {
-          at = (at + 1) % bytes.length;
+        int digit = at;
+        while (bytes[digit] < '0' || bytes[digit] > '9') {
+          digit = (digit + 1) % bytes.length;
         }
-        bytes[at] = (byte) ('0' + random.nextInt(10));
+        bytes[digit] = (byte) ('0' + random.nextInt(10));
       }
       case 4 -> { // a stretch goes elsewhere
         int n = 1 + random.nextInt(Math.min(40, bytes.length - 1));
         System.arraycopy(
-            sound, random.nextInt(bytes.length - n), bytes, random.nextInt(bytes.length - n), n);
+            sound, random.nextInt(bytes.length - n), bytes, Math.min(at, bytes.length - n), n);
+      }
+      case 5 -> { // a length grows, or falls below 0
+        ByteBuffer numbers = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
+        long number = random.nextLong() >>> random.nextInt(64);
+        if (random.nextBoolean()) {
+          numbers.putInt(Math.min(at, bytes.length - 4), (int) number);
+        } else {
+          numbers.putLong(Math.min(at, bytes.length - 8), number);
+        }
       }
       default -> {
-        byte[] signs = "{}[]\",:-+.eE0\\\n".getBytes(java.nio.charset.StandardCharsets.US_ASCII);
-        bytes[random.nextInt(bytes.length)] = signs[random.nextInt(signs.length)];
+        byte[] signs = "{}[]\",:-+.eE0\\\n".getBytes(US_ASCII);
+        bytes[at] = signs[random.nextInt(signs.length)];
       }
     }
     return bytes;

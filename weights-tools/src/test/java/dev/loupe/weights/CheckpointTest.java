@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -61,7 +62,7 @@ class CheckpointTest {
       StoredTensor cFc = demo.tensor("h.5.mlp.c_fc.weight");
       assertEquals(List.of(192L, 768L), cFc.shape());
       assertEquals(DType.F16, cFc.dtype());
-      assertTrue(cFc.data().isMapped() && cFc.data().isReadOnly());
+      assertTrue(cFc.data(Arena.ofAuto()).isMapped() && cFc.data(Arena.ofAuto()).isReadOnly());
     }
   }
 
@@ -115,10 +116,11 @@ class CheckpointTest {
         assertEquals(dtype, stored.dtype());
         assertEquals(tensor.shape(), stored.shape());
         // the deviation from f32 is that of the type: one rounding
-        MemorySegment rounded = MemorySegment.ofArray(new byte[(int) stored.data().byteSize()]);
+        MemorySegment rounded =
+            MemorySegment.ofArray(new byte[(int) stored.data(Arena.ofAuto()).byteSize()]);
         float[] exact = floats(tensor);
         dtype.encode(exact, 0, exact.length, rounded, 0);
-        assertEquals(-1, rounded.mismatch(stored.data()), tensor.name());
+        assertEquals(-1, rounded.mismatch(stored.data(Arena.ofAuto())), tensor.name());
       }
     }
   }
@@ -150,7 +152,11 @@ class CheckpointTest {
         assertEquals(folder.resolve(ModelFolder.shardName(0)), shards.files().getFirst());
         assertEquals(expected.parameters(), shards.parameters());
         for (StoredTensor tensor : expected.tensors()) {
-          assertEquals(-1, tensor.data().mismatch(shards.tensor(tensor.name()).data()));
+          assertEquals(
+              -1,
+              tensor
+                  .data(Arena.ofAuto())
+                  .mismatch(shards.tensor(tensor.name()).data(Arena.ofAuto())));
         }
         assertEquals(64, shards.sha256().length());
       }
@@ -369,7 +375,7 @@ class CheckpointTest {
       assertEquals(1_557_611_200, checkpoint.parameters());
       assertTrue(checkpoint.fileBytes() > Runtime.getRuntime().maxMemory());
       StoredTensor last = checkpoint.tensor("ln_f.bias");
-      assertTrue(last.data().isMapped());
+      assertTrue(last.data(Arena.ofAuto()).isMapped());
       assertArrayEquals(new float[1600], floats(last));
     }
   }

@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -64,12 +65,10 @@ class InspectionTest {
     List<Inspection.Tensor> tensors =
         Gpt2Layout.shapes(xl, false).entrySet().stream()
             .map(
-                e ->
-                    new Inspection.Tensor(
-                        e.getKey(),
-                        DType.F32,
-                        e.getValue(),
-                        e.getValue().stream().reduce(1L, (a, b) -> a * b)))
+                e -> {
+                  long n = e.getValue().stream().reduce(1L, (a, b) -> a * b);
+                  return new Inspection.Tensor(e.getKey(), "F32", e.getValue(), n, 4 * n);
+                })
             .toList();
     Inspection inspection =
         new Inspection(
@@ -79,7 +78,8 @@ class InspectionTest {
             xl,
             tensors,
             List.of(),
-            Inspection.Head.TIED);
+            Inspection.Head.TIED,
+            Optional.of("0".repeat(64)));
     assertEquals(1_557_611_200, inspection.parameters());
     for (boolean all : new boolean[] {false, true}) {
       String text = inspection.text(all);
@@ -149,7 +149,7 @@ class InspectionTest {
               new byte[140]);
         });
     String text = of(folder).text(false);
-    assertContains(text, "h.0.mlp.c_fc.bias", "h.1.mlp.c_fc.bias", "stored as    F32, F16");
+    assertContains(text, "h.0.mlp.c_fc.bias", "h.1.mlp.c_fc.bias", "stored as    F16, F32");
   }
 
   @Test

@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 
 /** Small models on disk, sound ones and broken ones. */
 final class ModelFolder {
@@ -59,11 +60,16 @@ final class ModelFolder {
           SafetensorsReader.entries(MappedFile.open(weights(folder), arena))) {
         tensors.put(
             new SafetensorsWriter.Entry(e.name(), DType.valueOf(e.dtype()), e.shape()),
-            e.data().toArray(java.lang.foreign.ValueLayout.JAVA_BYTE));
+            stored(e).toArray(java.lang.foreign.ValueLayout.JAVA_BYTE));
       }
     }
     change.apply(tensors);
     write(weights(folder), tensors);
+  }
+
+  /** The bytes of a tensor, as the file has them. */
+  static MemorySegment stored(CheckpointReader.Entry entry) {
+    return Objects.requireNonNull(entry.data()).stored();
   }
 
   interface Change {

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.lang.foreign.Arena;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -181,10 +182,14 @@ class RandomCheckpointTest {
     try (Checkpoint a = Checkpoint.open(tied);
         Checkpoint b = Checkpoint.open(separate)) {
       for (StoredTensor tensor : a.tensors()) {
-        assertEquals(-1, tensor.data().mismatch(b.tensor(tensor.name()).data()));
+        assertEquals(
+            -1, tensor.data(Arena.ofAuto()).mismatch(b.tensor(tensor.name()).data(Arena.ofAuto())));
       }
       assertNotEquals(
-          -1, b.tensor("wte.weight").data().mismatch(b.tensor("lm_head.weight").data()));
+          -1,
+          b.tensor("wte.weight")
+              .data(Arena.ofAuto())
+              .mismatch(b.tensor("lm_head.weight").data(Arena.ofAuto())));
     }
   }
 

@@ -63,7 +63,7 @@ class SafetensorsReaderTest {
       assertEquals(
           List.of("late", "early", "none", "later", "mask"),
           entries.stream().map(CheckpointReader.Entry::name).toList());
-      assertEquals(8, entries.getFirst().data().byteSize());
+      assertEquals(8, ModelFolder.stored(entries.getFirst()).byteSize());
       assertEquals(List.of(), entries.get(1).shape());
       assertEquals("F8_NEW", entries.get(3).dtype());
     }

@@ -70,9 +70,9 @@ class SafetensorsWriterTest {
           List.of("none", "a", "n", "b"),
           entries.stream().map(CheckpointReader.Entry::name).toList());
       assertEquals(List.of(3L, 1L), entries.get(1).shape());
-      assertEquals(-1, entries.get(1).data().mismatch(bytes(1, 2, 3, 4, 5, 6)));
+      assertEquals(-1, ModelFolder.stored(entries.get(1)).mismatch(bytes(1, 2, 3, 4, 5, 6)));
       assertEquals("F64", entries.get(3).dtype());
-      assertEquals(-1, entries.get(3).data().mismatch(bytes(1, 2, 3, 4, 5, 6, 7, 8)));
+      assertEquals(-1, ModelFolder.stored(entries.get(3)).mismatch(bytes(1, 2, 3, 4, 5, 6, 7, 8)));
     }
   }
 
@@ -151,7 +151,7 @@ class SafetensorsWriterTest {
       out.write("a", data);
       out.commit();
       MemorySegment stored =
-          SafetensorsReader.entries(MappedFile.open(file, arena)).getFirst().data();
+          ModelFolder.stored(SafetensorsReader.entries(MappedFile.open(file, arena)).getFirst());
       assertEquals(-1, stored.mismatch(data));
     }
   }

@@ -10,7 +10,10 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
-/** Off-heap memory; tables stay where the checkpoint mapped them, weights are packed anew. */
+/**
+ * Off-heap memory; tables stay where the checkpoint mapped them, if they can, weights are packed
+ * anew.
+ */
 final class CpuArena implements TensorArena {
   private static final int CACHE_LINE = 64;
 
@@ -45,7 +48,7 @@ final class CpuArena implements TensorArena {
     if (stored.dtype() == DType.F64) {
       return widened(stored, rows, cols);
     }
-    return new Tensor(stored.dtype(), rows, cols, stored.data());
+    return new Tensor(stored.dtype(), rows, cols, stored.data(arena));
   }
 
   @Override

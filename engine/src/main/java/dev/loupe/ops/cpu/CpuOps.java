@@ -89,7 +89,7 @@ public final class CpuOps implements Ops {
         rows
             ? Panels.ofRows(stored, type, columns, arena, team)
             : Panels.ofColumns(stored, type, columns, arena, team);
-    Pages.forget(stored.data());
+    Pages.forget(stored.stored());
     return panels;
   }
 

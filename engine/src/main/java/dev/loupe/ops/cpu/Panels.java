@@ -50,51 +50,65 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
   /** Where a panel's elements come from. */
   private interface Source {
     /** block[k, j] = weight of input k and output first + j, for j &lt; n. */
-    void read(int first, int n, float[] block, int columns);
+    void read(MemorySegment data, int first, int n, float[] block, int columns);
   }
 
   /** Packs Conv1D's [in, out]. */
   static Panels ofColumns(StoredTensor stored, Type type, int columns, Arena arena, Team team) {
     int in = Math.toIntExact(stored.shape().getFirst());
     int out = Math.toIntExact(stored.shape().getLast());
-    return pack(
-        type,
-        in,
-        out,
-        columns,
-        arena,
-        team,
-        (first, n, block, width) -> {
+    DType dtype = stored.dtype();
+    Source source =
+        (data, first, n, block, width) -> {
           for (int k = 0; k < in; k++) {
-            stored.read((long) k * out + first, block, k * width, n);
+            dtype.decode(data, ((long) k * out + first) * dtype.bytes(), block, k * width, n);
           }
-        });
+        };
+    return pack(stored, type, in, out, columns, arena, team, source);
   }
 
   /** Packs a table [out, in], one row for each output. */
   static Panels ofRows(StoredTensor stored, Type type, int columns, Arena arena, Team team) {
     int out = Math.toIntExact(stored.shape().getFirst());
     int in = Math.toIntExact(stored.shape().getLast());
-    return pack(
-        type,
-        in,
-        out,
-        columns,
-        arena,
-        team,
-        (first, n, block, width) -> {
+    DType dtype = stored.dtype();
+    Source source =
+        (data, first, n, block, width) -> {
           float[] row = new float[in];
           for (int j = 0; j < n; j++) {
-            stored.read((long) (first + j) * in, row, 0, in);
+            dtype.decode(data, (long) (first + j) * in * dtype.bytes(), row, 0, in);
             for (int k = 0; k < in; k++) {
               block[k * width + j] = row[k];
             }
           }
-        });
+        };
+    return pack(stored, type, in, out, columns, arena, team, source);
+  }
+
+  /** What {@code stored} makes of its file is held while it is packed, and no longer. */
+  private static Panels pack(
+      StoredTensor stored,
+      Type type,
+      int in,
+      int out,
+      int columns,
+      Arena arena,
+      Team team,
+      Source source) {
+    try (Arena one = Arena.ofShared()) {
+      return pack(stored.data(one), type, in, out, columns, arena, team, source);
+    }
   }
 
   private static Panels pack(
-      Type type, int in, int out, int columns, Arena arena, Team team, Source source) {
+      MemorySegment from,
+      Type type,
+      int in,
+      int out,
+      int columns,
+      Arena arena,
+      Team team,
+      Source source) {
     int count = Math.ceilDiv(out, columns);
     int groups = Math.ceilDiv(in, GROUP);
     long bytes = (long) count * in * columns * type.bytes;
@@ -117,12 +131,12 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
           if (n < columns) {
             Arrays.fill(block, 0);
           }
-          source.read(panel * columns, n, block, columns);
+          source.read(from, panel * columns, n, block, columns);
           special[worker] |= panels.put(panel, block);
         });
     for (boolean found : special) {
       if (found) { // the loops take every f16 for a number, and bytes can't say infinity
-        return pack(Type.F32, in, out, columns, arena, team, source);
+        return pack(from, Type.F32, in, out, columns, arena, team, source);
       }
     }
     return panels;

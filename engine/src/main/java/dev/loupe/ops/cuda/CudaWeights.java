@@ -10,10 +10,12 @@ import dev.loupe.kernels.WeightKernels;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.StoredTensor;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 
 /**
  * Brings the matrices of a checkpoint to the device as the kernels want them, [out, in] in the
- * element that was asked for: a few megabytes at a time go there as they are in the mapped file and
+ * element that was asked for: a few megabytes at a time go there as the checkpoint gives them and
  * are transposed and converted on the device, so no second copy is ever whole.
  */
 final class CudaWeights implements AutoCloseable {
@@ -45,13 +47,17 @@ final class CudaWeights implements AutoCloseable {
    */
   void uploadWeight(StoredTensor stored, LinearMap to) {
     int rows = rows(to.outputs(), Int8Weights.GROUP);
-    for (int first = 0; first < to.in(); first += rows) {
-      int n = Math.min(rows, to.in() - first);
-      DeviceBuffer piece = piece(stored, (long) first * to.outputs(), (long) n * to.outputs());
-      if (to.scales() == null) {
-        kernels.repack(piece, first, n, to);
-      } else {
-        kernels.quantise(piece, first, n, to);
+    try (Arena one = Arena.ofConfined()) {
+      MemorySegment data = stored.data(one);
+      for (int first = 0; first < to.in(); first += rows) {
+        int n = Math.min(rows, to.in() - first);
+        DeviceBuffer piece =
+            piece(stored, data, (long) first * to.outputs(), (long) n * to.outputs());
+        if (to.scales() == null) {
+          kernels.repack(piece, first, n, to);
+        } else {
+          kernels.quantise(piece, first, n, to);
+        }
       }
     }
     gpu.synchronize(); // the next chunk takes the place of this one
@@ -60,19 +66,25 @@ final class CudaWeights implements AutoCloseable {
   /** Uploads a table, in rows as the checkpoint has it. */
   void uploadTable(StoredTensor stored, DeviceBuffer to) {
     long elements = stored.elements();
-    for (long at = 0; at < elements; at += CHUNK) {
-      long n = Math.min(CHUNK, elements - at);
-      pointwise.convert(piece(stored, at, n), to.slice(at, n), n);
+    try (Arena one = Arena.ofConfined()) {
+      MemorySegment data = stored.data(one);
+      for (long at = 0; at < elements; at += CHUNK) {
+        long n = Math.min(CHUNK, elements - at);
+        pointwise.convert(piece(stored, data, at, n), to.slice(at, n), n);
+      }
     }
   }
 
   /** Uploads a table as int8 with scales along its rows. */
   void quantiseTable(StoredTensor stored, LinearMap to) {
     int rows = rows(to.in(), 1);
-    for (int first = 0; first < to.outputs(); first += rows) {
-      int n = Math.min(rows, to.outputs() - first);
-      kernels.quantiseTable(
-          piece(stored, (long) first * to.in(), (long) n * to.in()), first, n, to);
+    try (Arena one = Arena.ofConfined()) {
+      MemorySegment data = stored.data(one);
+      for (int first = 0; first < to.outputs(); first += rows) {
+        int n = Math.min(rows, to.outputs() - first);
+        DeviceBuffer piece = piece(stored, data, (long) first * to.in(), (long) n * to.in());
+        kernels.quantiseTable(piece, first, n, to);
+      }
     }
   }
 
@@ -82,20 +94,20 @@ final class CudaWeights implements AutoCloseable {
   }
 
   /** Elements of a checkpoint on the device. A copy to it waits for what was launched before. */
-  private DeviceBuffer piece(StoredTensor stored, long first, long count) {
+  private DeviceBuffer piece(StoredTensor stored, MemorySegment data, long first, long count) {
     if (chunk.elements() < count) { // a very wide matrix: a group of its rows is more than a chunk
       chunk.close();
       chunk = gpu.allocate(Element.F32, count);
     }
     if (stored.dtype() == DType.F64) {
       float[] narrow = new float[Math.toIntExact(count)];
-      stored.read(first, narrow, 0, narrow.length);
+      DType.F64.decode(data, first * DType.F64.bytes(), narrow, 0, narrow.length);
       chunk.upload(narrow);
       return chunk.slice(0, count);
     }
     long bytes = stored.dtype().bytes();
     DeviceBuffer piece = chunk.as(element(stored.dtype())).slice(0, count);
-    piece.upload(stored.data().asSlice(first * bytes, count * bytes));
+    piece.upload(data.asSlice(first * bytes, count * bytes));
     return piece;
   }
 

@@ -237,7 +237,7 @@ class InnerLoopsTest {
     try (Arena arena = Arena.ofShared();
         Team team = new Team(2)) {
       StoredTensor w = stored(arena, DType.F32, 3, 100);
-      w.data().set(ScalarLoops.F32, 4 * 150, odd);
+      w.data(arena).set(ScalarLoops.F32, 4 * 150, odd);
       assertEquals(Panels.Type.F32, Panels.ofColumns(w, Panels.Type.F16, 16, arena, team).type());
       assertEquals(Panels.Type.BF16, Panels.ofColumns(w, Panels.Type.BF16, 16, arena, team).type());
       assertEquals(

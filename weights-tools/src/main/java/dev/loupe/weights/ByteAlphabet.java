@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.weights;
 
 import java.util.Arrays;
 
@@ -9,7 +9,7 @@ import java.util.Arrays;
  *
  * <p>Source: {@code bytes_to_unicode} in OpenAI's gpt-2, src/encoder.py.
  */
-final class ByteAlphabet {
+public final class ByteAlphabet {
   private static final char[] SYMBOL = new char[256];
   private static final short[] BYTE = new short[0x144];
 
@@ -26,12 +26,21 @@ final class ByteAlphabet {
   private ByteAlphabet() {}
 
   /** The character that spells byte {@code b}, 0..255. */
-  static char symbol(int b) {
+  public static char symbol(int b) {
     return SYMBOL[b];
   }
 
+  /** The spelling of {@code bytes}. */
+  public static String spell(byte[] bytes) {
+    StringBuilder spelling = new StringBuilder(bytes.length);
+    for (byte b : bytes) {
+      spelling.append(SYMBOL[b & 0xFF]);
+    }
+    return spelling.toString();
+  }
+
   /** The byte that {@code symbol} spells, 0..255, or -1 if it spells none. */
-  static int byteOf(char symbol) {
+  public static int byteOf(char symbol) {
     return symbol < BYTE.length ? BYTE[symbol] : -1;
   }
 }

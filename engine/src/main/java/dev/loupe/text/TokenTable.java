@@ -2,6 +2,7 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.weights.ByteAlphabet;
 import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
@@ -10,7 +11,7 @@ import java.util.OptionalInt;
 import org.jspecify.annotations.Nullable;
 
 /** What every id of a byte-level tokenizer stands for: plain tables, checked when they are made. */
-final class Vocabulary {
+final class TokenTable {
   /** Ids beyond this are taken for a broken file, not for a reason to allocate tables. */
   static final int MAX_ID = 10_000_000;
 
@@ -27,7 +28,7 @@ final class Vocabulary {
    * @throws IllegalArgumentException if ids are negative, beyond {@link #MAX_ID} or used twice, or
    *     if a token is neither added nor spelled in the byte alphabet; the message names the token
    */
-  Vocabulary(Map<String, Integer> bpe, List<AddedToken> added) {
+  TokenTable(Map<String, Integer> bpe, List<AddedToken> added) {
     ids = new HashMap<>(bpe);
     raw = new String[1 + Math.max(maxId(bpe), maxId(added))];
     for (AddedToken token : added) {

@@ -1,0 +1,63 @@
+package dev.loupe.cli;
+
+import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.Inspection;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.ParentCommand;
+
+/** {@code loupe weights inspect}: what is in a checkpoint and what running it takes. */
+@Command(
+    name = "inspect",
+    description = "Show configuration, tensors, memory needs and the SHA-256.",
+    parameterListHeading = "%n",
+    footerHeading = "%nExamples:%n",
+    footer = {"  loupe weights inspect", "  loupe weights inspect gpt2 --all"})
+final class InspectCommand implements Callable<Integer> {
+  @ParentCommand WeightsCommand parent;
+
+  @Parameters(
+      arity = "0..1",
+      paramLabel = "DIR|FILE|NAME",
+      description = "The model (default: the bundled demo).")
+  @Nullable Path model;
+
+  @Option(names = "--all", description = "Every tensor on a line of its own.")
+  boolean all;
+
+  @Option(names = "--json", description = "As one JSON object, every tensor in it.")
+  boolean json;
+
+  @Option(
+      names = {"-q", "--quiet"},
+      description = "No progress, no notes.")
+  boolean quiet;
+
+  @Override
+  public Integer call() throws IOException {
+    Terminal terminal = parent.main.terminal();
+    ModelOptions options = new ModelOptions();
+    options.model = model;
+    try (Checkpoint checkpoint = Checkpoint.open(options.source())) {
+      Inspection inspection = inspect(checkpoint, new ProgressBar(terminal, !quiet, "hashing"));
+      terminal.print(json ? inspection.json() + "\n" : inspection.text(all));
+      if (!quiet) {
+        WeightsCommand.sayNotes(checkpoint, terminal);
+      }
+    }
+    return 0;
+  }
+
+  private static Inspection inspect(Checkpoint checkpoint, ProgressBar bar) {
+    try {
+      return Inspection.of(checkpoint, bar::update);
+    } finally {
+      bar.clear();
+    }
+  }
+}
