@@ -2,6 +2,7 @@ package dev.loupe;
 
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPackage;
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideOutsideOfPackage;
+import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideOutsideOfPackages;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
 import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
 
@@ -27,6 +28,18 @@ class ArchitectureTest {
           .dependOnClassesThat(resideInAPackage("dev.loupe..").and(resideOutsideOfPackage(module)))
           .check(LOUPE);
     }
+  }
+
+  @Test
+  void theHubKnowsOnlyWeights() {
+    noClasses()
+        .that()
+        .resideInAPackage("dev.loupe.hub..")
+        .should()
+        .dependOnClassesThat(
+            resideInAPackage("dev.loupe..")
+                .and(resideOutsideOfPackages("dev.loupe.hub..", "dev.loupe.weights..")))
+        .check(LOUPE);
   }
 
   @Test

@@ -78,7 +78,7 @@ final class ConvertCommand implements Callable<Integer> {
       throw new IOException(out + " exists already; give a new name or delete it");
     }
     ProgressBar bar = new ProgressBar(terminal, !quiet, "writing " + out.getFileName());
-    try (Checkpoint checkpoint = Checkpoint.open(in, activation)) {
+    try (Checkpoint checkpoint = Checkpoint.open(Models.find(in), activation)) {
       if (!quiet) {
         WeightsCommand.sayNotes(checkpoint, terminal);
       }

@@ -23,7 +23,7 @@ final class InspectCommand implements Callable<Integer> {
 
   @Parameters(
       arity = "0..1",
-      paramLabel = "DIR|FILE",
+      paramLabel = "DIR|FILE|NAME",
       description = "The model (default: the bundled demo).")
   @Nullable Path model;
 

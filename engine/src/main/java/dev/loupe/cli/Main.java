@@ -48,7 +48,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
     exitCodeListHeading = "%nExit codes:%n",
     exitCodeList = {
       "0:done",
-      "1:a result could not be written, models differ, or a defect",
+      "1:a result could not be written or fetched, models differ, or a defect",
       "2:bad usage",
       "3:bad input file",
       "4:backend not available, or the GPU failed",

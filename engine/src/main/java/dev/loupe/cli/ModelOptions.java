@@ -16,8 +16,9 @@ import picocli.CommandLine.Option;
 final class ModelOptions {
   @Option(
       names = {"-m", "--model"},
-      paramLabel = "DIR|FILE",
-      description = "GPT-2 folder or weights file (default: the bundled Shakespeare demo).")
+      paramLabel = "DIR|FILE|NAME",
+      description =
+          "GPT-2 folder, weights file, or name of a pulled model (default: the Shakespeare demo).")
   @Nullable Path model;
 
   @Option(names = "--backend", paramLabel = "B", description = "auto, cpu or cuda (default: auto).")
@@ -61,7 +62,7 @@ final class ModelOptions {
       if (model.toString().isEmpty()) {
         throw new IllegalArgumentException("the model's name is empty: give a folder or a file");
       }
-      return model;
+      return Models.find(model);
     }
     return Home.demoModel()
         .orElseThrow(

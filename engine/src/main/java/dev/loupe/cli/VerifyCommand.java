@@ -58,8 +58,8 @@ final class VerifyCommand implements Callable<Integer> {
   }
 
   private Comparison compare(ProgressBar bar) throws IOException {
-    try (Checkpoint ofA = Checkpoint.open(a);
-        Checkpoint ofB = Checkpoint.open(b)) {
+    try (Checkpoint ofA = Checkpoint.open(Models.find(a));
+        Checkpoint ofB = Checkpoint.open(Models.find(b))) {
       return Comparison.of(ofA, ofB, bar::update);
     } finally {
       bar.clear();

@@ -11,7 +11,7 @@ import picocli.CommandLine.ParentCommand;
 /** {@code loupe weights}: what is in a checkpoint, other formats, and checkpoints for tests. */
 @Command(
     name = "weights",
-    description = "Inspect, convert, compare and make GPT-2 checkpoints.",
+    description = "Inspect, convert, compare, fetch and make GPT-2 checkpoints.",
     synopsisSubcommandLabel = "COMMAND ...",
     optionListHeading = "%n",
     commandListHeading = "%nCommands:%n",
@@ -19,6 +19,7 @@ import picocli.CommandLine.ParentCommand;
       InspectCommand.class,
       ConvertCommand.class,
       VerifyCommand.class,
+      PullCommand.class,
       MakeRandomCommand.class
     })
 final class WeightsCommand {

@@ -23,7 +23,7 @@ class UsageTest {
   @ValueSource(
       strings = {
         "genrate => there is no command genrate; generate",
-        "weights => no command given; inspect; convert; verify; make-random",
+        "weights => no command given; inspect; convert; verify; pull; make-random",
         "weights|shrink => there is no command shrink; inspect",
         "generate|x|--bogus => no option --bogus; loupe generate --help",
         "generate|x|--temprature|1 => no option --temprature; --temperature",
@@ -89,6 +89,10 @@ class UsageTest {
         "weights|make-random => DIR",
         "weights|make-random|d|--size|huge => huge; gpt2-medium",
         "weights|convert|in => OUT",
+        "weights|pull => NAME",
+        "weights|pull|../gpt2 => \"../gpt2\"; openai-community/gpt2",
+        "weights|pull|gpt2@a b => \"a b\"; revision",
+        "weights|pull|gpt2|d|--hub|nowhere => \"nowhere\"; address",
         "weights|convert|in|out|--format|onnx => \"onnx\"; gguf and safetensors",
         "weights|convert|in|out.bin => out.bin says no format; --format",
         "weights|convert|in|out.gguf|--dtype|q4_0 => \"q4_0\"; f32, f16, q8_0",
@@ -150,6 +154,7 @@ class UsageTest {
         "weights inspect",
         "weights convert",
         "weights verify",
+        "weights pull",
         "weights make-random",
         "bench",
         "bench decode",

@@ -1,0 +1,295 @@
+package dev.loupe.hub;
+
+import com.google.gson.JsonElement;
+import com.google.gson.JsonParseException;
+import com.google.gson.JsonParser;
+import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.Progress;
+import java.io.IOException;
+import java.nio.charset.CharacterCodingException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.SortedSet;
+import java.util.TreeSet;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorCompletionService;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * Brings a model from a hub into a folder: of all that the hub has, the files that Loupe reads.
+ *
+ * <p>They are gathered beside each other under temporary names, checked against the announced size
+ * and hash, and get their names when all are whole, the weights last: a folder with weights in it
+ * is complete. What has come stays for the next pull if this one fails, is interrupted or killed.
+ */
+public final class Pull {
+  static final String CONFIG = "config.json";
+
+  /** The first of these that a hub has is taken; an index names further files. */
+  static final List<String> WEIGHTS =
+      List.of(
+          "model.safetensors",
+          "model.safetensors.index.json",
+          "pytorch_model.bin",
+          "pytorch_model.bin.index.json");
+
+  private static final String TOKENIZER = "tokenizer.json";
+  private static final List<String> OLD_TOKENIZER =
+      List.of("vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json");
+  private static final String PLAIN_NAME = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}";
+  private static final long LONGEST_INDEX = 16 << 20;
+  private static final int AT_ONCE = 4;
+  private static final long NEWS_MS = 100;
+
+  private final Hub hub;
+  private final ModelName name;
+  private final Path folder;
+  private final AtomicLong arrived = new AtomicLong();
+  private final AtomicLong total = new AtomicLong();
+
+  private Pull(Hub hub, ModelName name, Path folder) {
+    this.hub = hub;
+    this.name = name;
+    this.folder = folder;
+  }
+
+  /**
+   * What was pulled.
+   *
+   * @param files names, the weights last
+   * @param bytes of all files
+   * @param fetched bytes that were not there before
+   */
+  public record Pulled(List<String> files, long bytes, long fetched) {
+    /** Whether Loupe can read text for this model. */
+    public boolean hasTokenizer() {
+      return files.contains(TOKENIZER) || files.contains(OLD_TOKENIZER.getFirst());
+    }
+  }
+
+  /**
+   * Pulls {@code name} into {@code folder}, which is made if it is missing. Files that are there
+   * already, and are what the hub announces, stay.
+   *
+   * @param progress hears of bytes, from this thread; what it throws ends the pull
+   * @throws CheckpointException if the hub has no such model or revision, or no GPT-2 files in it
+   * @throws IOException if it can't be had, or the folder holds another file of such a name; the
+   *     message is one sentence
+   */
+  public static Pulled run(Hub hub, ModelName name, Path folder, Progress progress)
+      throws IOException {
+    // closed at the end: what still runs then has been interrupted, but may be writing
+    try (ExecutorService thread = Executors.newVirtualThreadPerTaskExecutor()) {
+      try {
+        Pull pull = new Pull(hub, name, folder);
+        Future<Pulled> pulled = thread.submit(pull::pull);
+        while (true) {
+          try {
+            return pulled.get(NEWS_MS, TimeUnit.MILLISECONDS);
+          } catch (TimeoutException e) {
+            progress.report(pull.arrived.get(), Math.max(1, pull.total.get()));
+          }
+        }
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        throw new CancellationException("interrupted while pulling " + name);
+      } catch (ExecutionException e) {
+        throw failure(e);
+      } finally {
+        thread.shutdownNow();
+      }
+    }
+  }
+
+  private static IOException failure(ExecutionException e) {
+    return switch (e.getCause()) {
+      case IOException io -> io;
+      case RuntimeException runtime -> throw runtime;
+      case Error error -> throw error;
+      case null, default -> new IOException("the pull ended: " + e.getCause(), e);
+    };
+  }
+
+  private Pulled pull() throws IOException, InterruptedException {
+    Hub.Listing listing = hub.list(name);
+    List<RemoteFile> files = new ArrayList<>();
+    for (String file : wanted(listing)) {
+      files.add(hub.announced(name, listing.commit(), file));
+    }
+    try (Staging staging = Staging.open(folder)) {
+      RemoteFile weights = files.getLast();
+      if (weights.name().endsWith(".index.json")) {
+        files.addAll(0, shards(weights, listing, staging));
+      }
+      List<RemoteFile> missing = new ArrayList<>();
+      for (RemoteFile file : files) {
+        if (!isThere(file)) {
+          missing.add(file);
+        }
+      }
+      requireRoom(missing, staging);
+      fetch(missing, listing, staging);
+      for (RemoteFile file : missing) {
+        staging.publish(file);
+      }
+      staging.clear();
+      return new Pulled(
+          files.stream().map(RemoteFile::name).toList(), bytes(files), bytes(missing));
+    }
+  }
+
+  private static long bytes(List<RemoteFile> files) {
+    return files.stream().mapToLong(RemoteFile::size).reduce(0, Math::addExact);
+  }
+
+  /** Names of the files to begin with, the weights or their index last. */
+  private List<String> wanted(Hub.Listing listing) throws CheckpointException {
+    String weights =
+        WEIGHTS.stream()
+            .filter(listing.files()::contains)
+            .findFirst()
+            .orElseThrow(
+                () ->
+                    new CheckpointException(
+                        "%s on %s holds no weights that Loupe pulls: none of %s"
+                            .formatted(name, hub.host(), String.join(", ", WEIGHTS))));
+    if (!listing.files().contains(CONFIG)) {
+      throw new CheckpointException(
+          "%s on %s holds no %s, so it is no GPT-2 model".formatted(name, hub.host(), CONFIG));
+    }
+    List<String> wanted = new ArrayList<>(List.of(CONFIG));
+    List<String> tokenizer =
+        listing.files().contains(TOKENIZER) ? List.of(TOKENIZER) : OLD_TOKENIZER;
+    tokenizer.stream().filter(listing.files()::contains).forEach(wanted::add);
+    wanted.add(weights);
+    return wanted;
+  }
+
+  /** What an index names; it has to be fetched to know. */
+  private List<RemoteFile> shards(RemoteFile index, Hub.Listing listing, Staging staging)
+      throws IOException, InterruptedException {
+    if (index.size() > LONGEST_INDEX) {
+      throw new CheckpointException(
+          "%s on %s has %d bytes, too many for an index"
+              .formatted(index.name(), hub.host(), index.size()));
+    }
+    Path there = folder.resolve(index.name());
+    if (!isThere(index)) {
+      there = staging.part(index);
+      download(index, listing, staging).run();
+    }
+    List<RemoteFile> shards = new ArrayList<>();
+    for (String shard : shardNames(there, index.name())) {
+      if (!shard.matches(PLAIN_NAME) || !listing.files().contains(shard)) {
+        throw new CheckpointException(
+            "%s on %s names a shard that the hub does not have"
+                .formatted(index.name(), hub.host()));
+      }
+      shards.add(hub.announced(name, listing.commit(), shard));
+    }
+    return shards;
+  }
+
+  private SortedSet<String> shardNames(Path index, String called) throws IOException {
+    SortedSet<String> names = new TreeSet<>();
+    try {
+      JsonElement map =
+          JsonParser.parseString(Files.readString(index)).getAsJsonObject().get("weight_map");
+      for (JsonElement shard : map.getAsJsonObject().asMap().values()) {
+        names.add(shard.getAsString());
+      }
+      return names;
+    } catch (JsonParseException
+        | IllegalStateException
+        | UnsupportedOperationException
+        | NullPointerException
+        | CharacterCodingException e) {
+      throw new CheckpointException(
+          "%s on %s is no index of shards".formatted(called, hub.host()), e);
+    }
+  }
+
+  /**
+   * Whether the folder has this very file.
+   *
+   * @throws IOException if it has another one of that name, which is somebody's
+   */
+  private boolean isThere(RemoteFile file) throws IOException {
+    Path path = folder.resolve(file.name());
+    if (!Files.exists(path)) {
+      return false;
+    }
+    if (!Files.isRegularFile(path) || Files.size(path) != file.size() || !hasHash(path, file)) {
+      throw new IOException(
+          "%s is not what %s has: delete it to pull that, or give another folder"
+              .formatted(path, hub.host()));
+    }
+    return true;
+  }
+
+  private static boolean hasHash(Path path, RemoteFile file) throws IOException {
+    var digest = file.digest();
+    byte[] chunk = new byte[1 << 18];
+    try (var in = Files.newInputStream(path)) {
+      for (int n = in.read(chunk); n >= 0; n = in.read(chunk)) {
+        digest.update(chunk, 0, n);
+      }
+    }
+    return HexFormat.of().formatHex(digest.digest()).equals(file.hash());
+  }
+
+  private void requireRoom(List<RemoteFile> missing, Staging staging) throws IOException {
+    long needed = bytes(missing);
+    total.set(needed);
+    for (RemoteFile file : missing) {
+      Path part = staging.part(file);
+      needed -= Files.exists(part) ? Math.min(Files.size(part), file.size()) : 0;
+    }
+    long room = Files.getFileStore(folder).getUsableSpace();
+    if (room < needed) {
+      throw new IOException(
+          "%s needs %d bytes more, but the file system of %s has room for %d only"
+              .formatted(name, needed, folder, room));
+    }
+  }
+
+  private Download download(RemoteFile file, Hub.Listing listing, Staging staging) {
+    String path = Hub.path(name, listing.commit(), file.name());
+    return new Download(hub, path, file, staging.part(file), arrived);
+  }
+
+  /** Several files at a time; the first that fails ends them all. */
+  private void fetch(List<RemoteFile> missing, Hub.Listing listing, Staging staging)
+      throws IOException, InterruptedException {
+    arrived.set(0); // an index that came before is counted when its part is taken up
+    try (ExecutorService workers =
+        Executors.newFixedThreadPool(AT_ONCE, Thread.ofVirtual().factory())) {
+      ExecutorCompletionService<Boolean> ended = new ExecutorCompletionService<>(workers);
+      for (RemoteFile file : missing) {
+        ended.submit(
+            () -> {
+              download(file, listing, staging).run();
+              return true;
+            });
+      }
+      try {
+        for (int i = 0; i < missing.size(); i++) {
+          boolean _ = ended.take().get();
+        }
+      } catch (ExecutionException e) {
+        throw failure(e);
+      } finally {
+        workers.shutdownNow();
+      }
+    }
+  }
+}
