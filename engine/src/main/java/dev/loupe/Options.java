@@ -49,23 +49,28 @@ public record Options(
   }
 
   public Options backend(Backend backend) {
-    return new Options(backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+    return new Options(
+        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
   }
 
   public Options device(int device) {
-    return new Options(backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+    return new Options(
+        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
   }
 
   public Options precision(Precision precision) {
-    return new Options(backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+    return new Options(
+        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
   }
 
   public Options gemm(Gemm gemm) {
-    return new Options(backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+    return new Options(
+        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
   }
 
   public Options threads(int threads) {
-    return new Options(backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+    return new Options(
+        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
   }
 
   public Options vectorBits(int vectorBits) {
@@ -74,17 +79,34 @@ public record Options(
   }
 
   public Options hash(boolean hash) {
-    return new Options(backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+    return new Options(
+        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
   }
 
   /** Whatever the checkpoint says. */
   public Options activation(Activation activation) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, Optional.of(activation), gpt2Tokenizer);
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        Optional.of(activation),
+        gpt2Tokenizer);
   }
 
   public Options gpt2Tokenizer(Path folder) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, activation, Optional.of(folder));
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        Optional.of(folder));
   }
 }

@@ -3,8 +3,8 @@ package dev.loupe.cli;
 import dev.loupe.hub.ModelCache;
 import dev.loupe.hub.ModelName;
 import dev.loupe.kernels.LibraryCache;
+import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Optional;
 
@@ -27,7 +27,7 @@ final class Models {
    */
   static Path find(Path given) throws CheckpointException {
     Optional<ModelName> name = ModelName.find(given.toString().replace('\\', '/'));
-    if (Files.exists(given) || name.isEmpty()) {
+    if (Checkpoint.exists(given) || name.isEmpty()) {
       return given;
     }
     return cache()

@@ -64,13 +64,8 @@ public final class Checkpoint implements AutoCloseable {
   }
 
   /**
-<<<<<<< HEAD
-   * Opens a model's folder (config.json with model.safetensors or model.safetensors.index.json), or
-   * the weights file in it, or what the names of TensorFlow's files begin with. What a file holds
-=======
-   * Opens a model's folder or the weights file in it, of any format that is read. What a file holds
->>>>>>> p5a
-   * decides, not what it is called.
+   * Opens a model's folder, or the weights file in it, of any format that is read, or what the
+   * names of TensorFlow's files begin with. What a file holds decides, not what it is called.
    *
    * @throws CheckpointException if anything is missing, damaged or doesn't fit together; the
    *     message is one sentence that names the file
@@ -103,15 +98,18 @@ public final class Checkpoint implements AutoCloseable {
     }
   }
 
+  /** Whether there is something of this path, or TensorFlow's files whose names begin so. */
+  public static boolean exists(Path source) {
+    return Files.exists(source) || Files.exists(Path.of(source + TensorFlowReader.INDEX));
+  }
+
   private static Path locate(Path source) throws CheckpointException {
     List<String> names =
         CheckpointReader.FORMATS.stream().flatMap(format -> format.fileNames().stream()).toList();
     String wanted = String.join(" or ", new LinkedHashSet<>(names));
     if (!Files.exists(source)) {
-      // TensorFlow names a checkpoint by what its files' names have in common
-      Path index = Path.of(source + TensorFlowReader.INDEX);
-      if (Files.exists(index)) {
-        return index;
+      if (exists(source)) { // TensorFlow names a checkpoint by what its files' names begin with
+        return Path.of(source + TensorFlowReader.INDEX);
       }
       throw new CheckpointException(
           "%s does not exist; give a folder with config.json and %s, or such a file"
@@ -121,8 +119,9 @@ public final class Checkpoint implements AutoCloseable {
       return source;
     }
     for (String name : CheckpointReader.fixedNames()) {
-      if (Files.exists(source.resolve(name))) {
-        return source.resolve(name);
+      Path file = source.resolve(name);
+      if (Files.exists(file) && !Files.isDirectory(file)) { // a folder "checkpoint" holds others
+        return file;
       }
     }
     for (String name : names) {
