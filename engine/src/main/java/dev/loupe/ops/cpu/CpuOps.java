@@ -38,6 +38,9 @@ public final class CpuOps implements Ops {
   private final Appending appending = new Appending();
   private final Attending attending = new Attending();
   private final Panels.@Nullable Type weights; // null: what the checkpoint has
+  private final InnerLoops loops;
+  private boolean cold; // whether the loops must be warmed up before they are used
+  private @Nullable WarmUp warmUp; // while plain loops do their work
 
   /**
    * The CPU with the widest vectors it has.
@@ -57,6 +60,7 @@ public final class CpuOps implements Ops {
    */
   public CpuOps(int threads, Precision precision, int vectorBits) {
     this(threads, precision, () -> InnerLoops.best(vectorBits));
+    cold = !(loops instanceof ScalarLoops);
   }
 
   CpuOps(int threads, Precision precision, Supplier<InnerLoops> loops) {
@@ -72,8 +76,8 @@ public final class CpuOps implements Ops {
           case INT8 -> Panels.Type.INT8;
         };
     scratch = new Scratch[threads];
-    InnerLoops first = loops.get();
-    Arrays.setAll(scratch, i -> new Scratch(i == 0 ? first : first.another(), arena));
+    this.loops = loops.get();
+    Arrays.setAll(scratch, i -> new Scratch(this.loops.another(), arena));
   }
 
   /** A weight of a checkpoint as panels for this machine's vectors. */
@@ -87,13 +91,38 @@ public final class CpuOps implements Ops {
             case BF16 -> Panels.Type.BF16;
           };
     }
-    int columns = scratch[0].loops.tileColumns();
+    warmUp(type);
+    int columns = loops.tileColumns();
     Panels panels =
         rows
             ? Panels.ofRows(stored, type, columns, arena, team)
             : Panels.ofColumns(stored, type, columns, arena, team);
     Pages.forget(stored.stored());
     return panels;
+  }
+
+  /** From the first weight on plain loops work, until the others have been compiled. */
+  private void warmUp(Panels.Type type) {
+    synchronized (team) {
+      if (cold) {
+        cold = false;
+        warmUp = WarmUp.start(loops.another(), type);
+        for (Scratch s : scratch) {
+          s.loops = loops.plain();
+        }
+      }
+    }
+  }
+
+  /** Takes the better loops once they are warm: both give the same bits. */
+  private void takeWarmLoops() {
+    WarmUp under = warmUp;
+    if (under != null && under.over()) {
+      warmUp = null;
+      for (Scratch s : scratch) {
+        s.loops = loops.another();
+      }
+    }
   }
 
   @Override
@@ -125,6 +154,7 @@ public final class CpuOps implements Ops {
     same("width", out.cols(), x.cols());
     same("width", norm.weight().cols(), x.cols());
     synchronized (team) {
+      takeWarmLoops(); // often enough here, before every two products
       normalising.x = x;
       normalising.norm = norm;
       normalising.out = out;
@@ -556,7 +586,7 @@ public final class CpuOps implements Ops {
   /** Rows of scores; of probabilities if their log-sum-exp is given. */
   private void map(
       AttentionInput in, @Nullable Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
-    int most = scratch[0].loops.tileRows();
+    int most = loops.tileRows();
     int groups = Math.ceilDiv(rows, most);
     team.run(
         heads.length * groups,
@@ -701,7 +731,7 @@ public final class CpuOps implements Ops {
   public String device() {
     return "cpu, %s, %d thread%s%s"
         .formatted(
-            scratch[0].loops,
+            loops,
             team.workers(),
             team.workers() == 1 ? "" : "s",
             weights == null ? "" : ", " + weights.name().toLowerCase(Locale.ROOT) + " weights");

@@ -14,21 +14,42 @@ final class ScalarLoops implements InnerLoops {
   static final ValueLayout.OfShort I16 =
       ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
+  private final int rows;
+  private final int columns;
   private final float[] lanes = new float[LANES];
+  private final float[] weights; // one input's, of one panel
+  private final float[] sums; // one row's, of one panel
+
+  ScalarLoops() {
+    this(4, 16);
+  }
+
+  /** Loops for tiles of another size. */
+  ScalarLoops(int rows, int columns) {
+    this.rows = rows;
+    this.columns = columns;
+    weights = new float[columns];
+    sums = new float[columns];
+  }
 
   @Override
   public InnerLoops another() {
-    return new ScalarLoops();
+    return new ScalarLoops(rows, columns);
   }
 
   @Override
   public int tileRows() {
-    return 4;
+    return rows;
   }
 
   @Override
   public int tileColumns() {
-    return 16;
+    return columns;
+  }
+
+  @Override
+  public InnerLoops plain() {
+    return another();
   }
 
   @Override
@@ -54,26 +75,47 @@ final class ScalarLoops implements InnerLoops {
     };
   }
 
+  /** The weights of input {@code k}. */
+  private void read(Panels w, int panel, int k) {
+    if (w.type() == Panels.Type.F32) {
+      MemorySegment.copy(w.data(), F32, w.offset(panel) + 4L * k * columns, weights, 0, columns);
+      return;
+    }
+    for (int j = 0; j < columns; j++) {
+      weights[j] = element(w, panel, k * columns + j);
+    }
+  }
+
+  /** sums += xk * weights. The compiler makes vectors of this loop, whatever the machine has. */
+  private void addWeights(float xk) {
+    for (int j = 0; j < sums.length; j++) {
+      sums[j] = Math.fma(xk, weights[j], sums[j]);
+    }
+  }
+
   @Override
   public void multiplyOne(
-      MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment sums) {
-    int columns = w.columns();
+      MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment out) {
     boolean scaled = w.type() == Panels.Type.INT8;
     int group = scaled ? Panels.GROUP : w.in();
     for (int p = 0; p < panels; p++) {
-      for (int j = 0; j < columns; j++) {
-        long at = 4L * (p * columns + j);
-        float sum = sums.get(F32, at);
-        for (int first = 0; first < w.in(); first += group) {
-          float part = scaled ? 0 : sum;
-          for (int k = first; k < Math.min(w.in(), first + group); k++) {
-            float xk = x.get(F32, xOffset + 4L * k);
-            part = Math.fma(xk, element(w, panel + p, k * columns + j), part);
-          }
-          long scale = w.scaleOffset(panel + p, first / group) + 4L * j;
-          sum = scaled ? Math.fma(part, w.scales().get(F32, scale), sum) : part;
+      long to = 4L * p * columns;
+      for (int first = 0; first < w.in(); first += group) {
+        if (scaled) {
+          Arrays.fill(sums, 0);
+        } else {
+          MemorySegment.copy(out, F32, to, sums, 0, columns);
         }
-        sums.set(F32, at, sum);
+        for (int k = first; k < Math.min(w.in(), first + group); k++) {
+          read(w, panel + p, k);
+          addWeights(x.get(F32, xOffset + 4L * k));
+        }
+        if (scaled) {
+          long scales = w.scaleOffset(panel + p, first / group);
+          addScaled(sums, w.scales(), scales, out, to);
+        } else {
+          MemorySegment.copy(sums, 0, out, F32, to, columns);
+        }
       }
     }
   }
@@ -93,14 +135,15 @@ final class ScalarLoops implements InnerLoops {
       MemorySegment tile,
       long tileOffset,
       long tileStride) {
-    int half = tileColumns() / 2;
+    int half = columns / 2;
     for (int m = 0; m < rows; m++) {
-      long from = xOffset + xStride * m;
-      for (int j = 0; j < tileColumns(); j++) {
-        long column = j < half ? left + 4L * j : right + 4L * (j - half);
-        float sum = multiply(x, from, inner, w, column, stride, start.get(F32, 4L * j));
-        tile.set(F32, tileOffset + tileStride * m + 4L * j, sum);
+      MemorySegment.copy(start, F32, 0, sums, 0, columns);
+      for (int k = 0; k < inner; k++) {
+        MemorySegment.copy(w, F32, left + stride * k, weights, 0, half);
+        MemorySegment.copy(w, F32, right + stride * k, weights, half, half);
+        addWeights(x.get(F32, xOffset + xStride * m + 4L * k));
       }
+      MemorySegment.copy(sums, 0, tile, F32, tileOffset + tileStride * m, columns);
     }
   }
 
@@ -131,11 +174,16 @@ final class ScalarLoops implements InnerLoops {
       long toOffset,
       long toStride) {
     for (int m = 0; m < rows; m++) {
-      for (int j = 0; j < tileColumns(); j++) {
-        long at = toOffset + toStride * m + 4L * j;
-        float part = from.get(F32, fromOffset + 4L * (m * tileColumns() + j));
-        to.set(F32, at, Math.fma(part, scales.get(F32, scalesOffset + 4L * j), to.get(F32, at)));
-      }
+      MemorySegment.copy(from, F32, fromOffset + 4L * m * columns, sums, 0, columns);
+      addScaled(sums, scales, scalesOffset, to, toOffset + toStride * m);
+    }
+  }
+
+  private static void addScaled(
+      float[] from, MemorySegment scales, long scalesOffset, MemorySegment to, long at) {
+    for (int j = 0; j < from.length; j++) {
+      float scale = scales.get(F32, scalesOffset + 4L * j);
+      to.set(F32, at + 4L * j, Math.fma(from[j], scale, to.get(F32, at + 4L * j)));
     }
   }
 
