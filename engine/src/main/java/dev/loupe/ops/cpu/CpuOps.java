@@ -39,8 +39,6 @@ public final class CpuOps implements Ops {
   private final Attending attending = new Attending();
   private final Panels.@Nullable Type weights; // null: what the checkpoint has
   private final InnerLoops loops;
-  private boolean cold; // whether the loops must be warmed up before they are used
-  private @Nullable WarmUp warmUp; // while plain loops do their work
 
   /**
    * The CPU with the widest vectors it has.
@@ -60,7 +58,6 @@ public final class CpuOps implements Ops {
    */
   public CpuOps(int threads, Precision precision, int vectorBits) {
     this(threads, precision, () -> InnerLoops.best(vectorBits));
-    cold = !(loops instanceof ScalarLoops);
   }
 
   CpuOps(int threads, Precision precision, Supplier<InnerLoops> loops) {
@@ -91,7 +88,6 @@ public final class CpuOps implements Ops {
             case BF16 -> Panels.Type.BF16;
           };
     }
-    warmUp(type);
     int columns = loops.tileColumns();
     Panels panels =
         rows
@@ -99,30 +95,6 @@ public final class CpuOps implements Ops {
             : Panels.ofColumns(stored, type, columns, arena, team);
     Pages.forget(stored.stored());
     return panels;
-  }
-
-  /** From the first weight on plain loops work, until the others have been compiled. */
-  private void warmUp(Panels.Type type) {
-    synchronized (team) {
-      if (cold) {
-        cold = false;
-        warmUp = WarmUp.start(loops.another(), type);
-        for (Scratch s : scratch) {
-          s.loops = loops.plain();
-        }
-      }
-    }
-  }
-
-  /** Takes the better loops once they are warm: both give the same bits. */
-  private void takeWarmLoops() {
-    WarmUp under = warmUp;
-    if (under != null && under.over()) {
-      warmUp = null;
-      for (Scratch s : scratch) {
-        s.loops = loops.another();
-      }
-    }
   }
 
   @Override
@@ -154,7 +126,6 @@ public final class CpuOps implements Ops {
     same("width", out.cols(), x.cols());
     same("width", norm.weight().cols(), x.cols());
     synchronized (team) {
-      takeWarmLoops(); // often enough here, before every two products
       normalising.x = x;
       normalising.norm = norm;
       normalising.out = out;

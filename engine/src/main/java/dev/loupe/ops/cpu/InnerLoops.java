@@ -38,9 +38,6 @@ interface InnerLoops {
   /** Such loops for another thread. */
   InnerLoops another();
 
-  /** Loops in plain Java for tiles of the same size. */
-  InnerLoops plain();
-
   /** Rows of the matrix-multiply tile: as many as registers hold the sums of. */
   int tileRows();
 

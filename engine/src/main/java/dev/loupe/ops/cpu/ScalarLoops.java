@@ -14,42 +14,25 @@ final class ScalarLoops implements InnerLoops {
   static final ValueLayout.OfShort I16 =
       ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
-  private final int rows;
-  private final int columns;
+  private static final int COLUMNS = 16;
+
   private final float[] lanes = new float[LANES];
-  private final float[] weights; // one input's, of one panel
-  private final float[] sums; // one row's, of one panel
-
-  ScalarLoops() {
-    this(4, 16);
-  }
-
-  /** Loops for tiles of another size. */
-  ScalarLoops(int rows, int columns) {
-    this.rows = rows;
-    this.columns = columns;
-    weights = new float[columns];
-    sums = new float[columns];
-  }
+  private final float[] weights = new float[COLUMNS]; // one input's, of one panel
+  private final float[] sums = new float[COLUMNS]; // one row's, of one panel
 
   @Override
   public InnerLoops another() {
-    return new ScalarLoops(rows, columns);
+    return new ScalarLoops();
   }
 
   @Override
   public int tileRows() {
-    return rows;
+    return 4;
   }
 
   @Override
   public int tileColumns() {
-    return columns;
-  }
-
-  @Override
-  public InnerLoops plain() {
-    return another();
+    return COLUMNS;
   }
 
   @Override
@@ -78,11 +61,11 @@ final class ScalarLoops implements InnerLoops {
   /** The weights of input {@code k}. */
   private void read(Panels w, int panel, int k) {
     if (w.type() == Panels.Type.F32) {
-      MemorySegment.copy(w.data(), F32, w.offset(panel) + 4L * k * columns, weights, 0, columns);
+      MemorySegment.copy(w.data(), F32, w.offset(panel) + 4L * k * COLUMNS, weights, 0, COLUMNS);
       return;
     }
-    for (int j = 0; j < columns; j++) {
-      weights[j] = element(w, panel, k * columns + j);
+    for (int j = 0; j < COLUMNS; j++) {
+      weights[j] = element(w, panel, k * COLUMNS + j);
     }
   }
 
@@ -99,12 +82,12 @@ final class ScalarLoops implements InnerLoops {
     boolean scaled = w.type() == Panels.Type.INT8;
     int group = scaled ? Panels.GROUP : w.in();
     for (int p = 0; p < panels; p++) {
-      long to = 4L * p * columns;
+      long to = 4L * p * COLUMNS;
       for (int first = 0; first < w.in(); first += group) {
         if (scaled) {
           Arrays.fill(sums, 0);
         } else {
-          MemorySegment.copy(out, F32, to, sums, 0, columns);
+          MemorySegment.copy(out, F32, to, sums, 0, COLUMNS);
         }
         for (int k = first; k < Math.min(w.in(), first + group); k++) {
           read(w, panel + p, k);
@@ -114,7 +97,7 @@ final class ScalarLoops implements InnerLoops {
           long scales = w.scaleOffset(panel + p, first / group);
           addScaled(sums, w.scales(), scales, out, to);
         } else {
-          MemorySegment.copy(sums, 0, out, F32, to, columns);
+          MemorySegment.copy(sums, 0, out, F32, to, COLUMNS);
         }
       }
     }
@@ -135,15 +118,15 @@ final class ScalarLoops implements InnerLoops {
       MemorySegment tile,
       long tileOffset,
       long tileStride) {
-    int half = columns / 2;
+    int half = COLUMNS / 2;
     for (int m = 0; m < rows; m++) {
-      MemorySegment.copy(start, F32, 0, sums, 0, columns);
+      MemorySegment.copy(start, F32, 0, sums, 0, COLUMNS);
       for (int k = 0; k < inner; k++) {
         MemorySegment.copy(w, F32, left + stride * k, weights, 0, half);
         MemorySegment.copy(w, F32, right + stride * k, weights, half, half);
         addWeights(x.get(F32, xOffset + xStride * m + 4L * k));
       }
-      MemorySegment.copy(sums, 0, tile, F32, tileOffset + tileStride * m, columns);
+      MemorySegment.copy(sums, 0, tile, F32, tileOffset + tileStride * m, COLUMNS);
     }
   }
 
@@ -174,7 +157,7 @@ final class ScalarLoops implements InnerLoops {
       long toOffset,
       long toStride) {
     for (int m = 0; m < rows; m++) {
-      MemorySegment.copy(from, F32, fromOffset + 4L * m * columns, sums, 0, columns);
+      MemorySegment.copy(from, F32, fromOffset + 4L * m * COLUMNS, sums, 0, COLUMNS);
       addScaled(sums, scales, scalesOffset, to, toOffset + toStride * m);
     }
   }

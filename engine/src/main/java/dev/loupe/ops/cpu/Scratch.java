@@ -8,7 +8,7 @@ import java.lang.foreign.MemorySegment;
 /** What one worker needs for itself while it runs an operation. */
 final class Scratch {
   /** The worker's own loops, which have scratch too. */
-  InnerLoops loops;
+  final InnerLoops loops;
 
   /** Bytes from one row of {@link #scores} to the next. */
   static final long SCORES = 4L * InnerLoops.KEYS;

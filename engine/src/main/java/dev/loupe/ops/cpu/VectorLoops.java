@@ -84,11 +84,6 @@ final class VectorLoops implements InnerLoops {
   }
 
   @Override
-  public InnerLoops plain() {
-    return new ScalarLoops(TILE_ROWS, 2 * W);
-  }
-
-  @Override
   public int tileRows() {
     return TILE_ROWS;
   }
