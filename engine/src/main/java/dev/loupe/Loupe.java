@@ -80,11 +80,13 @@ public final class Loupe implements AutoCloseable {
       checkVocabulary(checkpoint.config(), tokenizer, source);
       Opened opened = open(options, checkpoint);
       ops = opened.ops();
+      // first, since loading then gives back the pages that this reads
+      Optional<String> hash = options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty();
       Transformer model = new Transformer(checkpoint, ops, progress);
       ModelInfo info =
           new ModelInfo(
               source.toString(),
-              options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty(),
+              hash,
               checkpoint.config(),
               checkpoint.tensor("wte.weight").dtype().name().toLowerCase(Locale.ROOT),
               ops instanceof CudaOps ? "cuda" : "cpu",
