@@ -100,7 +100,9 @@ final class LlmCReader implements CheckpointReader {
         config,
         tensors(file, config.nLayer(), shapes, paddedRows, dtype),
         List.of(file),
-        tokenizer.map(LlmCTokenizer::vocabulary),
+        tokenizer.isEmpty() && vocabulary == Gpt2Config.END_OF_TEXT + 1
+            ? Optional.of(Vocabulary.GPT2)
+            : tokenizer.map(LlmCTokenizer::vocabulary),
         List.of());
   }
 

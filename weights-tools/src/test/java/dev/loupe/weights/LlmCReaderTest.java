@@ -80,6 +80,23 @@ class LlmCReaderTest {
     }
   }
 
+  @Test
+  void withoutItsTokenizerAsManyTokensAsGpt2HasAreItsOwn() throws IOException {
+    Gpt2Config config =
+        new Gpt2Config(1, 1, 2, 3, 50257, 8, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
+    Path model =
+        ModelFolder.random(
+            folder.resolve("model"),
+            config,
+            new RandomCheckpoint.Layout(DType.F32, false, false, false));
+    try (Checkpoint written = Checkpoint.open(model);
+        Checkpoint opened =
+            Checkpoint.open(LlmCFile.write(written, false, 47, folder.resolve("gpt2.bin")))) {
+      assertEquals(Vocabulary.GPT2, opened.vocabulary().orElseThrow());
+      assertEquals(50257, opened.config().vocabSize());
+    }
+  }
+
   @ParameterizedTest
   @ValueSource(ints = {0, 1, 2, 4, 6, -1})
   void otherVersions(int version) throws IOException {

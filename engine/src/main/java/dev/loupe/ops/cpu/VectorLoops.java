@@ -808,13 +808,33 @@ final class VectorLoops implements InnerLoops {
           load(x, xOffset + 4L * i).max(0).intoMemorySegment(x, xOffset + 4L * i, LE);
         }
       }
-      case GELU, TANH -> whole = 0; // rare in GPT-2 checkpoints
+      case TANH -> {
+        for (int i = 0; i < whole; i += W) {
+          tanh(load(x, xOffset + 4L * i)).intoMemorySegment(x, xOffset + 4L * i, LE);
+        }
+      }
+      case GELU -> whole = 0; // erf in double precision
     }
     ScalarLoops.activate(f, x, xOffset, whole, n);
   }
 
   private static void timesSigmoid(FloatVector v, FloatVector z, MemorySegment x, long offset) {
     v.div(exp(z.neg()).add(1)).intoMemorySegment(x, offset, LE);
+  }
+
+  /** The steps of {@link ScalarLoops#tanh}. */
+  private static FloatVector tanh(FloatVector x) {
+    FloatVector z = x.mul(x);
+    FloatVector p = FloatVector.broadcast(F, ScalarLoops.TANH[0]);
+    for (int i = 1; i < ScalarLoops.TANH.length; i++) {
+      p = p.fma(z, FloatVector.broadcast(F, ScalarLoops.TANH[i]));
+    }
+    FloatVector magnitude = x.abs();
+    FloatVector two = FloatVector.broadcast(F, 2f);
+    FloatVector large = FloatVector.broadcast(F, 1f).sub(two.div(exp(magnitude.mul(2)).add(1)));
+    large = large.blend(large.neg(), x.compare(VectorOperators.LT, 0));
+    return large.blend(
+        p.mul(z).fma(x, x), magnitude.compare(VectorOperators.LT, ScalarLoops.TANH_SMALL));
   }
 
   /** The steps of {@link ScalarLoops#exp}. */

@@ -374,7 +374,7 @@ class InnerLoopsTest {
         for (int n : SIZES) {
           float[] x = floats(n);
           for (int i = 0; i < n; i++) {
-            x[i] *= 40;
+            x[i] *= i % 2 == 0 ? 40 : 0.4f;
           }
           MemorySegment one = segment(arena, x);
           MemorySegment two = segment(arena, x);
@@ -434,6 +434,24 @@ class InnerLoopsTest {
     assertEquals(1, ScalarLoops.exp(0));
     assertTrue(Float.isFinite(ScalarLoops.exp(1000)));
     assertTrue(Float.isNaN(ScalarLoops.exp(Float.NaN)));
+  }
+
+  @Test
+  void tanhIsWithinTwoUlp() {
+    double worst = 0;
+    for (float x = -10; x < 10; x += 0.000037f) {
+      double expected = StrictMath.tanh(x);
+      double error = Math.abs(ScalarLoops.tanh(x) - expected) / Math.ulp((float) expected);
+      worst = Math.max(worst, error);
+    }
+    for (float x = 1e-38f; x < 1; x *= 1.01f) {
+      assertEquals(StrictMath.tanh(x), ScalarLoops.tanh(x), 2 * Math.ulp(x), "x = " + x);
+    }
+    System.out.println("tanh: worst error %.2f ulp".formatted(worst));
+    assertTrue(worst <= 2, worst + " ulp");
+    assertEquals(1, ScalarLoops.tanh(Float.POSITIVE_INFINITY));
+    assertEquals(-1, ScalarLoops.tanh(Float.NEGATIVE_INFINITY));
+    assertTrue(Float.isNaN(ScalarLoops.tanh(Float.NaN)));
   }
 
   @Test
