@@ -10,11 +10,18 @@ import dev.loupe.model.Transformer;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.GgmlType;
+import dev.loupe.weights.Gpt2Gguf;
+import dev.loupe.weights.LlmCFile;
+import dev.loupe.weights.Progress;
+import dev.loupe.weights.Vocabulary;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -80,6 +87,32 @@ class CudaSizesTest {
       for (int i = 0; i < 4; i++) {
         assertArrayEquals(first, firsts.get(i).get());
         assertArrayEquals(second, seconds.get(i).get());
+      }
+    }
+  }
+
+  /** Matrices that lie transposed in their file, and ones that are quantised there. */
+  @Test
+  void weightsThatAreMadeOnTheWay() throws Exception {
+    Path transposed = folder.resolve("model.bin");
+    Path quantised = folder.resolve("q8.gguf");
+    try (Checkpoint checkpoint = Checkpoint.open(model)) {
+      LlmCFile.write(checkpoint, false, 0, transposed);
+      Vocabulary vocabulary = Tokenizer.vocabulary(checkpoint, Optional.empty());
+      Gpt2Gguf.write(checkpoint, vocabulary, GgmlType.Q8_0, quantised, Progress.NONE);
+    }
+    try (Loupe expected = open(model, Precision.F32);
+        Loupe actual = open(transposed, Precision.F32)) {
+      assertArrayEquals(
+          ids(expected.run(request()).getFirst()), ids(actual.run(request()).getFirst()));
+    }
+    try (Loupe cpu = Loupe.open(quantised, Options.defaults().backend(Backend.CPU));
+        Loupe gpu = open(quantised, Precision.F32)) {
+      Request read = Request.text("ROMEO: what").tokens(0).logprobs(1);
+      List<Token> expected = cpu.run(read).getFirst().tokens();
+      List<Token> actual = gpu.run(read).getFirst().tokens();
+      for (int i = 1; i < expected.size(); i++) {
+        assertEquals(expected.get(i).logprob(), actual.get(i).logprob(), 1e-4, "token " + i);
       }
     }
   }
