@@ -15,9 +15,13 @@ import dev.loupe.weights.LlmCFile;
 import dev.loupe.weights.NanoGptFile;
 import dev.loupe.weights.Progress;
 import dev.loupe.weights.RandomCheckpoint;
+import dev.loupe.weights.StoredTensor;
 import dev.loupe.weights.TensorFlowFiles;
 import dev.loupe.weights.TorchWriter;
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -103,6 +107,61 @@ class FormatsTest {
     assertEquals(run(model.folder()), run(other.resolve("model.ckpt")));
     assertEquals(run(model.folder()), run(other.resolve("model.ckpt.index")));
     convertsBack(other);
+  }
+
+  /** By the structure that ggml's GPT-2 example reads: matrices [out, in], extents backwards. */
+  @Test
+  void ggml() throws IOException {
+    ByteArrayOutputStream out = new ByteArrayOutputStream();
+    try (Checkpoint checkpoint = Checkpoint.open(model.folder());
+        Tokenizer tokenizer = Tokenizer.open(checkpoint, Optional.empty())) {
+      Gpt2Config c = checkpoint.config();
+      int words = c.vocabSize();
+      for (int number :
+          List.of(0x67676d6c, words, c.nPositions(), c.nEmbd(), c.nHead(), c.nLayer(), 0, words)) {
+        little(out, number);
+      }
+      for (int id = 0; id < words; id++) {
+        byte[] token = tokenizer.contains(id) ? tokenizer.bytes(id) : new byte[0];
+        little(out, token.length);
+        out.writeBytes(token);
+      }
+      for (StoredTensor tensor : checkpoint.tensors()) {
+        boolean turned = tensor.name().startsWith("h.") && tensor.shape().size() == 2;
+        byte[] name = ggmlName(tensor.name()).getBytes(UTF_8);
+        little(out, tensor.shape().size());
+        little(out, name.length);
+        little(out, 0); // f32
+        for (long extent : turned ? tensor.shape() : tensor.shape().reversed()) {
+          little(out, (int) extent);
+        }
+        out.writeBytes(name);
+        float[] values = new float[(int) tensor.elements()];
+        tensor.read(0, values, 0, values.length);
+        int columns = turned ? tensor.shape().getLast().intValue() : values.length;
+        for (int column = 0; column < (turned ? columns : 1); column++) {
+          for (int i = 0; i < values.length; i += turned ? columns : 1) {
+            little(out, Float.floatToRawIntBits(values[i + column]));
+          }
+        }
+      }
+    }
+    Path file = Files.write(other.resolve("ggml-model.bin"), out.toByteArray());
+    assertEquals(run(model.folder()), run(file));
+    convertsBack(file);
+  }
+
+  private static void little(ByteArrayOutputStream out, int number) {
+    out.writeBytes(ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putInt(number).array());
+  }
+
+  /** {@code h.0.attn.c_attn.weight} is {@code model/h0/attn/c_attn/w}; norms have g, not w. */
+  private static String ggmlName(String name) {
+    String path = "model/" + name.replaceFirst("^h\\.", "h").replace('.', '/');
+    String weight = name.contains("ln_") ? "g" : "w";
+    return name.startsWith("wte") || name.startsWith("wpe")
+        ? path.replace("/weight", "")
+        : path.replace("/weight", "/" + weight).replace("/bias", "/b");
   }
 
   @Test
