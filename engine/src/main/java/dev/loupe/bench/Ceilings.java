@@ -6,7 +6,6 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Optional;
 import java.util.concurrent.BrokenBarrierException;
 import java.util.concurrent.CyclicBarrier;
 
@@ -39,24 +38,24 @@ public record Ceilings(double readBytes, double multiplyAdds) {
   }
 
   /**
-   * Measures for about two seconds, most of it to warm up, with an array of 256 MB to 1 GB, eight
-   * times the last-level cache where that is known. Empty where the Vector API is missing: plain
+   * Has the loops compiled, for about two seconds. False where the Vector API is missing: plain
    * loops say little of what the machine can do.
    */
-  public static Optional<Ceilings> measure(int threads) {
+  public static boolean warmUp() {
     if (ModuleLayer.boot().findModule("jdk.incubator.vector").isEmpty()) {
-      return Optional.empty();
+      return false;
     }
-    warmUp();
-    return Optional.of(best(threads));
+    warmUpLoops();
+    return true;
   }
 
-  /** Measures once more, after the work that is held against it. */
-  public static Ceilings again(int threads) {
-    return best(threads);
-  }
-
-  private static Ceilings best(int threads) {
+  /**
+   * Measures, once warm in about half a second, with an array of 256 MB to 1 GB, eight times the
+   * last-level cache where that is known.
+   *
+   * @param threads that work at once; at least 1
+   */
+  public static Ceilings measure(int threads) {
     double best = 0;
     try (Arena arena = Arena.ofShared()) {
       long share = Probe.wholeTurns(arrayBytes(lastLevelCache()) / threads);
@@ -102,7 +101,7 @@ public record Ceilings(double readBytes, double multiplyAdds) {
     return 0;
   }
 
-  private static void warmUp() {
+  private static void warmUpLoops() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment small = arena.allocate(WARM_UP_BYTES, 64);
       for (int streams : Probe.STREAMS) {

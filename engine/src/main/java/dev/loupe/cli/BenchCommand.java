@@ -12,7 +12,6 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
-import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.ArgGroup;
@@ -168,7 +167,7 @@ final class BenchCommand {
       Settings settings = plan.of(loupe.info().config().nPositions());
       int threads = model.threads == 0 ? machine.processors() : model.threads;
       boolean cpu = loupe.info().backend().equals("cpu");
-      Moments moments = new Moments(threads, cpu ? Ceilings.measure(threads) : Optional.empty());
+      Moments moments = new Moments(threads, cpu && Ceilings.warmUp());
       Benchmark.Result result = run(terminal, loupe, settings, options.quiet, interrupt, moments);
       if (!result.milliseconds().isEmpty()) {
         BenchReport report =
@@ -193,14 +192,14 @@ final class BenchCommand {
     private final List<Ceilings> all = new ArrayList<>();
     private final boolean there;
 
-    Moments(int threads, Optional<Ceilings> first) {
+    Moments(int threads, boolean there) {
       this.threads = threads;
-      there = first.isPresent();
+      this.there = there;
     }
 
     void measure() {
       if (there) {
-        all.add(Ceilings.again(threads));
+        all.add(Ceilings.measure(threads));
       }
     }
 

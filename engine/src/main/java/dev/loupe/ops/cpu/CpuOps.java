@@ -19,7 +19,6 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Objects;
-import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -57,10 +56,10 @@ public final class CpuOps implements Ops {
    * @param vectorBits 128, 256 or 512; 0 for what Java prefers on this processor
    */
   public CpuOps(int threads, Precision precision, int vectorBits) {
-    this(threads, precision, () -> InnerLoops.best(vectorBits));
+    this(threads, precision, InnerLoops.best(vectorBits));
   }
 
-  CpuOps(int threads, Precision precision, Supplier<InnerLoops> loops) {
+  CpuOps(int threads, Precision precision, InnerLoops loops) {
     if (threads < 1) {
       throw new IllegalArgumentException("%d threads; at least 1 is needed".formatted(threads));
     }
@@ -73,8 +72,8 @@ public final class CpuOps implements Ops {
           case INT8 -> Panels.Type.INT8;
         };
     scratch = new Scratch[threads];
-    this.loops = loops.get();
-    Arrays.setAll(scratch, i -> new Scratch(this.loops.another(), arena));
+    this.loops = loops;
+    Arrays.setAll(scratch, i -> new Scratch(loops.another(), arena));
   }
 
   /** A weight of a checkpoint as panels for this machine's vectors. */
@@ -260,50 +259,61 @@ public final class CpuOps implements Ops {
       MemorySegment tile = direct ? out.data() : s.tile;
       long stride = direct ? 4L * out.cols() : 4L * columns;
       long at = direct ? out.offset(m, first) : 0;
-      multiply(m, rows, panel, wide, offset, tile, at, stride, s);
+      if (w.type() == Panels.Type.INT8) {
+        multiplyGroups(m, rows, panel, wide, tile, at, stride, s);
+      } else {
+        long width = 4L * columns;
+        s.loops.multiplyTile(
+            x.data(),
+            x.offset(m, 0),
+            4L * x.cols(),
+            rows,
+            w.in(),
+            wide,
+            offset,
+            offset + width / 2,
+            width,
+            s.sums,
+            tile,
+            at,
+            stride);
+      }
       for (int i = 0; i < rows; i++) {
         finish(tile, at + stride * i, direct, m + i, first, n, s.loops);
       }
     }
 
-    /** Adds some rows' products to a tile, in the order that one row's product has. */
-    private void multiply(
+    /** The sums of each group of inputs, scaled, then added, in the order of one row's product. */
+    private void multiplyGroups(
         int m,
         int rows,
         int panel,
         MemorySegment wide,
-        long offset,
         MemorySegment tile,
         long at,
         long stride,
         Scratch s) {
-      boolean scaled = w.type() == Panels.Type.INT8;
-      int group = scaled ? Panels.GROUP : w.in();
       long width = 4L * w.columns();
-      for (int i = 0; i < rows && scaled; i++) {
+      for (int i = 0; i < rows; i++) {
         MemorySegment.copy(s.sums, 0, tile, at + stride * i, width);
       }
-      for (int k = 0; k < w.in(); k += group) {
-        int n = Math.min(group, w.in() - k);
-        MemorySegment to = scaled ? s.part : tile;
+      for (int k = 0; k < w.in(); k += Panels.GROUP) {
         s.loops.multiplyTile(
             x.data(),
             x.offset(m, k),
             4L * x.cols(),
             rows,
-            n,
+            Math.min(Panels.GROUP, w.in() - k),
             wide,
-            offset + width * k,
-            offset + width * k + width / 2,
+            width * k,
+            width * k + width / 2,
             width,
-            scaled ? s.zeros : s.sums,
-            to,
-            scaled ? 0 : at,
-            scaled ? width : stride);
-        if (scaled) {
-          long scales = w.scaleOffset(panel, k / group);
-          s.loops.addScaled(s.part, 0, rows, w.scales(), scales, tile, at, stride);
-        }
+            s.zeros,
+            s.part,
+            0,
+            width);
+        long scales = w.scaleOffset(panel, k / Panels.GROUP);
+        s.loops.addScaled(s.part, 0, rows, w.scales(), scales, tile, at, stride);
       }
     }
 

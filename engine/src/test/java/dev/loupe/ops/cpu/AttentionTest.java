@@ -57,7 +57,7 @@ class AttentionTest {
 
   private static Result attend(
       Twin twin, int heads, int d, float[] qkv, int sequences, float scale, Mask mask) {
-    try (CpuOps ops = new CpuOps(2, Precision.F32, twin.loops);
+    try (CpuOps ops = new CpuOps(2, Precision.F32, twin.loops.get());
         TensorArena arena = ops.arena()) {
       int rows = qkv.length / (3 * heads * d);
       int t = rows / sequences;
