@@ -1,6 +1,7 @@
 package dev.loupe.kernels;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -8,8 +9,10 @@ import java.nio.file.Path;
 import java.util.IntSummaryStatistics;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.function.ToLongFunction;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
 /** The tables in README.md are those of the catalogue, of the compiler and of the emulator. */
@@ -37,6 +40,21 @@ class ReadmeTest {
             .filter(tables -> !readme.contains(tables))
             .collect(Collectors.joining("\n"));
     assertEquals("", missing, "README.md lacks these tables, or has older ones");
+  }
+
+  /** {@link LadderFigures} draws them anew; a picture that no page shows is one too many. */
+  @Test
+  void figuresAreUpToDate() throws IOException {
+    Map<String, String> drawn = LadderFigures.all();
+    String readme = Files.readString(Path.of("README.md"));
+    for (Map.Entry<String, String> figure : drawn.entrySet()) {
+      Path file = LadderFigures.FOLDER.resolve(figure.getKey());
+      assertEquals(figure.getValue(), Files.readString(file), file.toString());
+      assertTrue(readme.contains("(doc/%s)".formatted(figure.getKey())), figure.getKey());
+    }
+    try (Stream<Path> files = Files.list(LadderFigures.FOLDER)) {
+      assertEquals(drawn.size(), files.count());
+    }
   }
 
   /** README.md says so in a sentence. */
