@@ -16,6 +16,7 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.CancellationException;
 import java.util.function.Function;
@@ -38,13 +39,6 @@ import picocli.CommandLine.UnmatchedArgumentException;
     optionListHeading = "%n",
     commandListHeading = "%nCommands:%n",
     versionProvider = Main.Version.class,
-    subcommands = {
-      GenerateCommand.class,
-      AttentionCommand.class,
-      WeightsCommand.class,
-      BenchCommand.class,
-      DoctorCommand.class
-    },
     exitCodeListHeading = "%nExit codes:%n",
     exitCodeList = {
       "0:done",
@@ -67,6 +61,14 @@ public final class Main {
   static final int BAD_INPUT = 3;
   static final int NO_BACKEND = 4;
   static final int OUT_OF_MEMORY = 5;
+
+  private static final List<Class<?>> COMMANDS =
+      List.of(
+          GenerateCommand.class,
+          AttentionCommand.class,
+          WeightsCommand.class,
+          BenchCommand.class,
+          DoctorCommand.class);
 
   private final Terminal terminal;
 
@@ -109,13 +111,14 @@ public final class Main {
   static int run(Terminal terminal, String... args) {
     Main main = new Main(terminal);
     StringWriter help = new StringWriter();
-    CommandLine commandLine =
-        new CommandLine(main)
-            .setExpandAtFiles(false) // a text may well start with @
-            .setUsageHelpWidth(Math.clamp(terminal.columns(), 55, 100))
-            .setOut(new PrintWriter(help))
-            .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
-            .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
+    CommandLine commandLine = new CommandLine(main);
+    addCommands(commandLine, args); // first: what follows is told to those that are there
+    commandLine
+        .setExpandAtFiles(false) // a text may well start with @
+        .setUsageHelpWidth(Math.clamp(terminal.columns(), 55, 100))
+        .setOut(new PrintWriter(help))
+        .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
+        .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
     values(commandLine);
     try {
       int code = commandLine.execute(args);
@@ -126,6 +129,21 @@ public final class Main {
     } catch (Throwable e) { // errors of the virtual machine too: memory, native libraries
       return main.report(e);
     }
+  }
+
+  /**
+   * Only the one that is asked for, if it is clear at once: to read all takes a tenth of a second.
+   */
+  private static void addCommands(CommandLine commandLine, String... args) {
+    String first = args.length == 0 ? "" : args[0];
+    List<Class<?>> asked = COMMANDS.stream().filter(c -> nameOf(c).equals(first)).toList();
+    for (Class<?> command : asked.isEmpty() ? COMMANDS : asked) {
+      commandLine.addSubcommand(command);
+    }
+  }
+
+  private static String nameOf(Class<?> command) {
+    return command.getAnnotation(Command.class).name();
   }
 
   /** How arguments are read, and what is said of those that can't be. */
