@@ -82,7 +82,7 @@ public record Ceilings(double readBytes, double multiplyAdds) {
   }
 
   /** Bytes, as Linux says; a usual size elsewhere. */
-  private static long lastLevelCache() {
+  public static long lastLevelCache() {
     try {
       String size =
           Files.readString(Path.of("/sys/devices/system/cpu/cpu0/cache/index3/size")).strip();

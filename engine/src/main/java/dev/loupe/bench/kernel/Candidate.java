@@ -21,7 +21,8 @@ public interface Candidate {
   Problem.Work work(Shape shape);
 
   /**
-   * Allocates what it needs and takes over the inputs.
+   * Allocates what it needs, takes over the inputs, and has its code compiled where that happens as
+   * it runs.
    *
    * @throws OutOfMemoryError if there is no room for them
    */

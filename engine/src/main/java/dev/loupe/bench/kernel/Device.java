@@ -27,7 +27,8 @@ public interface Device extends AutoCloseable {
   Roofline measure(Precision precision);
 
   /**
-   * The two ceilings of a device (Williams, Waterman and Patterson, Roofline, CACM 52(4), 2009).
+   * The two ceilings of a device (Williams, Waterman and Patterson, Roofline, CACM 52(4), 2009);
+   * NaN where nothing can measure them, on a CPU without the Vector API.
    *
    * @param bytesPerSecond that memory gives
    * @param operationsPerSecond of a large product, or of multiply-adds from registers; a

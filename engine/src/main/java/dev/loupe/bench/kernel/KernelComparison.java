@@ -19,7 +19,7 @@ public final class KernelComparison {
   static final int LEAST_SAMPLES = 5;
 
   private static final int WARM_UP_RUNS = 3;
-  private static final double WARM_UP_MICROSECONDS = 400_000;
+  private static final long WARM_UP_NANOS = 400_000_000;
 
   /**
    * How long to measure.
@@ -208,20 +208,21 @@ public final class KernelComparison {
     }
     Candidate.Run run = entry.candidate.prepare(problem);
     entry.run = run;
+    long start = System.nanoTime(); // with what makes caches cold, or a short run would take ages
     run.poison();
-    double first = run.microseconds();
+    run.microseconds();
     check(entry, problem, checked, expected);
-    double spent = first;
-    for (int i = 0; entry.status == Status.OK && keepWarming(i, spent); i++) {
-      spent += run.microseconds();
+    for (int runs = 1; keepWarming(runs, System.nanoTime() - start); runs++) {
+      if (entry.status != Status.OK) {
+        return;
+      }
+      run.microseconds();
     }
   }
 
-  /** At least a run, then some, for so long as compilers need; a slow candidate fewer. */
-  private static boolean keepWarming(int runs, double microseconds) {
-    return runs == 0
-        || microseconds < WARM_UP_MICROSECONDS
-        || (runs < WARM_UP_RUNS && microseconds < 3 * WARM_UP_MICROSECONDS);
+  /** Some runs, for so long as clocks and caches need; a slow candidate fewer. */
+  private static boolean keepWarming(int runs, long nanos) {
+    return nanos < WARM_UP_NANOS || (runs < WARM_UP_RUNS && nanos < 3 * WARM_UP_NANOS);
   }
 
   private static void check(Entry entry, Problem problem, long[] checked, double[] expected) {

@@ -59,6 +59,11 @@ public final class CpuOps implements Ops {
     this(threads, precision, InnerLoops.best(vectorBits));
   }
 
+  /** Likewise on plain loops, which give the same bits: what vectors are worth. */
+  public static CpuOps withoutVectors(int threads, Precision precision) {
+    return new CpuOps(threads, precision, new ScalarLoops());
+  }
+
   CpuOps(int threads, Precision precision, InnerLoops loops) {
     if (threads < 1) {
       throw new IllegalArgumentException("%d threads; at least 1 is needed".formatted(threads));
@@ -74,6 +79,16 @@ public final class CpuOps implements Ops {
     scratch = new Scratch[threads];
     this.loops = loops;
     Arrays.setAll(scratch, i -> new Scratch(loops.another(), arena));
+  }
+
+  /** A task of an operation, with what its worker has for itself. */
+  interface Task {
+    void run(int i, Scratch scratch);
+  }
+
+  /** Runs tasks 0 .. n - 1 on the team. */
+  void run(int n, Task task) {
+    team.run(n, (i, worker) -> task.run(i, scratch[worker]));
   }
 
   /** A weight of a checkpoint as panels for this machine's vectors. */
@@ -182,7 +197,7 @@ public final class CpuOps implements Ops {
     multiply(x, head, null, null, false, out);
   }
 
-  private void multiply(
+  void multiply(
       Tensor x,
       Weight weight,
       @Nullable Tensor bias,
