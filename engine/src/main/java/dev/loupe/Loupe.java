@@ -20,6 +20,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.OptionalLong;
 
 /**
  * An open GPT-2 model: generates text and shows what it attended to.
@@ -218,6 +219,11 @@ public final class Loupe implements AutoCloseable {
   /** What the checkpoint leaves open and was assumed, one sentence each. */
   public List<String> notes() {
     return checkpoint.notes();
+  }
+
+  /** Bytes of the GPU's memory that are in use, by whomever; empty on the CPU. */
+  public OptionalLong deviceBytesInUse() {
+    return ops.deviceBytesInUse();
   }
 
   public Tokenizer tokenizer() {

@@ -3,16 +3,16 @@ package dev.loupe.bench;
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.ModelInfo;
 import dev.loupe.Precision;
+import dev.loupe.bench.Benchmark.Maps;
 import dev.loupe.bench.Benchmark.Phase;
-import dev.loupe.bench.Benchmark.Result;
 import dev.loupe.bench.Benchmark.Settings;
 import java.io.IOException;
 import java.io.StringWriter;
-import java.util.ArrayList;
 import java.util.Formatter;
 import java.util.List;
 import java.util.Locale;
-import java.util.function.ToDoubleFunction;
+import java.util.OptionalLong;
+import java.util.stream.Collectors;
 
 /**
  * What was measured, as a table or as JSON. A pass is a prompt or one step of decoding.
@@ -20,22 +20,50 @@ import java.util.function.ToDoubleFunction;
  * @param model what ran, and on what
  * @param precision what the weights were computed with
  * @param threads of the CPU
- * @param result of at least one run
- * @param work of a pass
- * @param ceilings for each run the best of as many threads just before and after it, since a shared
- *     machine has better and worse moments; none for a GPU or without the Vector API
+ * @param prompt the token ids that were read
+ * @param measured with which maps; at least one, in the order of {@link Maps}
+ * @param memory while runs warmed up
  */
 public record BenchReport(
     Settings settings,
     ModelInfo model,
     Precision precision,
     int threads,
-    Result result,
-    Work work,
-    List<Ceilings> ceilings,
+    List<Integer> prompt,
+    List<Measured> measured,
+    Memory memory,
     Machine machine) {
 
-  private static final double GIGA = 1e9;
+  public BenchReport {
+    prompt = List.copyOf(prompt);
+    measured = List.copyOf(measured);
+  }
+
+  /**
+   * A report of what {@link Benchmark#run} measured.
+   *
+   * @param result of at least one run
+   * @param ceilings for each of its runs the best of as many threads just before and after it; none
+   *     for a GPU or without the Vector API
+   */
+  public static BenchReport of(
+      Settings settings,
+      ModelInfo model,
+      Precision precision,
+      int threads,
+      Benchmark.Result result,
+      List<Ceilings> ceilings,
+      Machine machine) {
+    return new BenchReport(
+        settings,
+        model,
+        precision,
+        threads,
+        result.prompt(),
+        Measured.of(model, precision, settings, result.runs(), ceilings),
+        result.memory(),
+        machine);
+  }
 
   /** Whether the card is one whose times say nothing of a GPU. */
   private boolean emulated() {
@@ -46,49 +74,35 @@ public record BenchReport(
     return settings.phase() == Phase.PREFILL;
   }
 
-  private Spread times() {
-    return Spread.of(result.milliseconds());
-  }
-
-  private Spread tokensPerSecond() {
-    int tokens = prefill() ? settings.promptTokens() : 1;
-    return Spread.of(result.milliseconds().stream().map(ms -> tokens / ms * 1000).toList());
-  }
-
-  /** By the median. */
-  private double bytesPerSecond() {
-    return work.bytes() / times().median() * 1000;
-  }
-
-  /** By the median; a multiply-add is two operations. */
-  private double flopPerSecond() {
-    return 2 * work.multiplyAdds() / times().median() * 1000;
-  }
-
-  /** The median over the runs of what each had of its ceiling. */
-  private double percent(double work, ToDoubleFunction<Ceilings> ceiling) {
-    List<Double> all = new ArrayList<>();
-    for (int i = 0; i < result.milliseconds().size(); i++) {
-      double rate = work / result.milliseconds().get(i) * 1000;
-      all.add(100 * rate / ceiling.applyAsDouble(ceilings.get(i)));
-    }
-    return Spread.of(all).median();
-  }
-
-  private double ofRead() {
-    return percent(work.bytes(), Ceilings::readBytes);
-  }
-
-  private double ofMultiplyAdds() {
-    return percent(work.multiplyAdds(), Ceilings::multiplyAdds);
-  }
-
-  private double ceiling(ToDoubleFunction<Ceilings> ceiling) {
-    return Spread.of(ceilings.stream().map(ceiling::applyAsDouble).toList()).median();
+  /** Whether kinds of maps are compared. */
+  private boolean several() {
+    return settings.maps().size() > 1;
   }
 
   private static String small(Enum<?> constant) {
     return constant.name().toLowerCase(Locale.ROOT);
+  }
+
+  private long weightBytes() {
+    return Work.weightBytes(model.config(), Work.Storage.of(model, precision));
+  }
+
+  private int tokens() {
+    return settings.promptTokens() + settings.written();
+  }
+
+  private long cacheBytes() {
+    return Work.cacheBytes(model.config(), Work.Storage.of(model, precision), tokens());
+  }
+
+  private long mapBytes(Maps maps) {
+    int layers =
+        switch (maps) {
+          case NONE -> 0;
+          case ONE -> 1;
+          case ALL -> model.config().nLayer();
+        };
+    return Work.mapBytes(model.config(), layers, tokens());
   }
 
   /** A table of at most 80 columns, unless names are long. */
@@ -97,16 +111,23 @@ public record BenchReport(
     text.format(
         "%s of %s in %s, stored in %s%non %s%n",
         small(settings.phase()), model.source(), small(precision), model.dtype(), model.device());
+    int runs = measured.stream().mapToInt(m -> m.milliseconds().size()).sum();
     text.format(
-        "prompt of %d tokens%s; maps: %s; %d of %d runs after %d to warm up%n%n",
+        "prompt of %d tokens%s; %d of %d runs after %d to warm up%s%n%n",
         settings.promptTokens(),
         prefill() ? "" : ", then %d more".formatted(settings.steps()),
-        small(settings.maps()),
-        result.milliseconds().size(),
-        settings.runs(),
-        Benchmark.WARM_UP_RUNS);
-    times(text);
-    work(text);
+        runs,
+        settings.allRuns() - settings.warmUpRuns(),
+        settings.warmUpRuns(),
+        several() ? ", in turns" : "");
+    for (Measured each : measured) {
+      times(text, each);
+    }
+    if (emulated()) {
+      text.format("An emulated card: its times say nothing of a GPU.%n%n");
+    }
+    work(text, measured.getFirst());
+    memory(text);
     text.format("%s; %d processors", machine.cpu(), machine.processors());
     if (machine.vectorBits() > 0) {
       text.format(", %d-bit vectors", machine.vectorBits());
@@ -118,15 +139,17 @@ public record BenchReport(
     return text.format("%n").toString();
   }
 
-  private void times(Formatter text) {
-    text.format("%-16s %12s %12s %12s%n", "", "median", "p10", "p90");
+  private void times(Formatter text, Measured each) {
+    text.format("%-16s %12s %12s %12s%n", "maps: " + small(each.maps()), "median", "p10", "p90");
     if (emulated()) {
-      row(text, "ms, emulated", times());
-      text.format("An emulated card: its times say nothing of a GPU.%n%n");
-      return;
+      row(text, "ms, emulated", each.times());
+    } else {
+      row(text, "tokens/s", each.tokensPerSecond());
+      row(text, prefill() ? "ms a prompt" : "ms a token", each.times());
+      if (!each.timesNone().isEmpty()) {
+        row(text, "times none", Spread.of(each.timesNone()));
+      }
     }
-    row(text, "tokens/s", tokensPerSecond());
-    row(text, prefill() ? "ms a prompt" : "ms a token", times());
     text.format("%n");
   }
 
@@ -134,40 +157,76 @@ public record BenchReport(
     text.format("%-16s %12.3f %12.3f %12.3f%n", what, spread.median(), spread.p10(), spread.p90());
   }
 
-  private void work(Formatter text) {
-    text.format("%-16s %12s", "by formula", prefill() ? "a prompt" : "a token");
+  private void work(Formatter text, Measured of) {
+    boolean best = !of.ceilings().isEmpty();
+    String heading = several() ? "by formula, " + small(of.maps()) : "by formula";
+    text.format("%-16s %12s", heading, prefill() ? "a prompt" : "a token");
     text.format(" %18s", emulated() ? "" : "a second");
-    text.format("%s%n", ceilings.isEmpty() ? "" : "  of this machine's best");
-    text.format("%-16s %9.1f MB", "bytes", work.bytes() / 1e6);
+    text.format("%s%n", best ? "  of this machine's best" : "");
+    text.format("%-16s %9.1f MB", "bytes", of.work().bytes() / 1e6);
     if (!emulated()) {
-      text.format(" %13.1f GB/s", bytesPerSecond() / GIGA);
+      text.format(" %13.1f GB/s", of.gigabytesPerSecond());
     }
-    if (!ceilings.isEmpty()) {
-      text.format(" %5.1f%% of %.1f", ofRead(), ceiling(Ceilings::readBytes) / GIGA);
+    if (best) {
+      text.format(" %5.1f%% of %.1f", of.percentOfRead(), of.readCeiling());
     }
-    text.format("%n%-16s %10.1f M", "multiply-adds", work.multiplyAdds() / 1e6);
+    text.format("%n%-16s %10.1f M", "multiply-adds", of.work().multiplyAdds() / 1e6);
     if (!emulated()) {
-      text.format(" %10.1f GFLOP/s", flopPerSecond() / GIGA);
+      text.format(" %10.1f GFLOP/s", of.gigaflopPerSecond());
     }
-    if (!ceilings.isEmpty()) {
-      double best = 2 * ceiling(Ceilings::multiplyAdds);
-      text.format(" %5.1f%% of %.1f", ofMultiplyAdds(), best / GIGA);
+    if (best) {
+      text.format(" %5.1f%% of %.1f", of.percentOfMultiplyAdds(), of.flopCeiling());
     }
     text.format("%n%n");
   }
 
-  /** One object on one line, schema {@code loupe-bench/1}; what is not there is null. */
+  private void memory(Formatter text) {
+    if (memory.peak().isPresent()) {
+      megabytes(text, "peak of process", memory.peak().getAsLong());
+    }
+    if (memory.card().isPresent()) {
+      megabytes(text, emulated() ? "emulated card" : "card in use", memory.card().getAsLong());
+    }
+    megabytes(text, "Java's heap", memory.heap());
+    megabytes(text, "weights", weightBytes());
+    megabytes(text, "KV cache", cacheBytes());
+    for (Measured each : measured) {
+      if (each.maps() != Maps.NONE) {
+        megabytes(text, "maps: " + small(each.maps()), mapBytes(each.maps()));
+      }
+    }
+    text.format("%n");
+  }
+
+  private static void megabytes(Formatter text, String what, long bytes) {
+    text.format("%-16s %9.1f MB%n", what, bytes / 1e6);
+  }
+
+  /**
+   * One object on one line; what is not there is null. Schema {@code loupe-bench/1} has what was
+   * measured in the object itself, {@code loupe-bench/2}, where several kinds of maps are compared,
+   * in {@code measured}, an object for each.
+   */
   public String json() {
     StringWriter out = new StringWriter();
     try (JsonWriter json = new JsonWriter(out)) {
       json.setHtmlSafe(false);
       json.beginObject();
-      json.name("schema").value("loupe-bench/1");
+      json.name("schema").value(several() ? "loupe-bench/2" : "loupe-bench/1");
       json.name("phase").value(small(settings.phase()));
       model(json);
       settings(json);
-      results(json);
-      ceilings(json);
+      json.name("prompt").beginArray();
+      for (int id : prompt) {
+        json.value(id);
+      }
+      json.endArray();
+      if (several()) {
+        several(json);
+      } else {
+        results(json, measured.getFirst());
+      }
+      memory(json);
       machine(json);
       json.endObject();
     } catch (IOException e) {
@@ -194,48 +253,72 @@ public record BenchReport(
     json.name("settings").beginObject();
     json.name("prompt_tokens").value(settings.promptTokens());
     json.name("tokens").value(settings.steps());
-    json.name("attention").value(small(settings.maps()));
+    json.name("attention")
+        .value(settings.maps().stream().map(BenchReport::small).collect(Collectors.joining(",")));
     json.name("runs").value(settings.runs());
     json.name("warm_up_runs").value(Benchmark.WARM_UP_RUNS);
     json.endObject();
   }
 
-  private void results(JsonWriter json) throws IOException {
-    json.name("prompt").beginArray();
-    for (int id : result.prompt()) {
-      json.value(id);
+  private void several(JsonWriter json) throws IOException {
+    json.name("measured").beginArray();
+    for (Measured each : measured) {
+      json.beginObject();
+      json.name("attention").value(small(each.maps()));
+      results(json, each);
+      json.name("times_none");
+      if (emulated() || each.timesNone().isEmpty()) {
+        json.nullValue();
+      } else {
+        json.beginObject();
+        numbers(json.name("rounds"), each.timesNone());
+        spread(json, Spread.of(each.timesNone()));
+        json.endObject();
+      }
+      json.endObject();
     }
     json.endArray();
-    json.name("ms").beginArray();
-    for (double each : result.milliseconds()) {
-      json.value(each);
-    }
-    json.endArray();
-    spread(json.name("ms_per_pass"), times());
+  }
+
+  private void results(JsonWriter json, Measured of) throws IOException {
+    numbers(json.name("ms"), of.milliseconds());
+    json.name("ms_per_pass").beginObject();
+    spread(json, of.times());
+    json.endObject();
     json.name("tokens_per_second");
     if (emulated()) {
       json.nullValue();
     } else {
-      spread(json, tokensPerSecond());
+      json.beginObject();
+      spread(json, of.tokensPerSecond());
+      json.endObject();
     }
-    json.name("bytes_per_pass").value(work.bytes());
-    json.name("multiply_adds_per_pass").value(work.multiplyAdds());
-    number(json, "gb_per_second", !emulated(), bytesPerSecond() / GIGA);
-    number(json, "gflop_per_second", !emulated(), flopPerSecond() / GIGA);
+    json.name("bytes_per_pass").value(of.work().bytes());
+    json.name("multiply_adds_per_pass").value(of.work().multiplyAdds());
+    number(json, "gb_per_second", !emulated(), of.gigabytesPerSecond());
+    number(json, "gflop_per_second", !emulated(), of.gigaflopPerSecond());
+    boolean best = !of.ceilings().isEmpty();
+    number(json, "percent_of_read", best, best ? of.percentOfRead() : 0);
+    number(json, "percent_of_fma", best, best ? of.percentOfMultiplyAdds() : 0);
+    json.name("ceilings");
+    if (best) {
+      json.beginObject();
+      json.name("read_gb_per_second").value(of.readCeiling());
+      json.name("fma_gflop_per_second").value(of.flopCeiling());
+      json.endObject();
+    } else {
+      json.nullValue();
+    }
+    json.name("map_bytes").value(mapBytes(of.maps()));
   }
 
-  private void ceilings(JsonWriter json) throws IOException {
-    boolean there = !ceilings.isEmpty();
-    number(json, "percent_of_read", there, there ? ofRead() : 0);
-    number(json, "percent_of_fma", there, there ? ofMultiplyAdds() : 0);
-    json.name("ceilings");
-    if (!there) {
-      json.nullValue();
-      return;
-    }
-    json.beginObject();
-    json.name("read_gb_per_second").value(ceiling(Ceilings::readBytes) / GIGA);
-    json.name("fma_gflop_per_second").value(2 * ceiling(Ceilings::multiplyAdds) / GIGA);
+  private void memory(JsonWriter json) throws IOException {
+    json.name("memory").beginObject();
+    number(json, "process_peak_bytes", memory.peak());
+    number(json, "card_bytes", memory.card());
+    json.name("heap_bytes").value(memory.heap());
+    json.name("weight_bytes").value(weightBytes());
+    json.name("kv_cache_bytes").value(cacheBytes());
     json.endObject();
   }
 
@@ -251,11 +334,26 @@ public record BenchReport(
   }
 
   private static void spread(JsonWriter json, Spread spread) throws IOException {
-    json.beginObject();
     json.name("median").value(spread.median());
     json.name("p10").value(spread.p10());
     json.name("p90").value(spread.p90());
-    json.endObject();
+  }
+
+  private static void numbers(JsonWriter json, List<Double> values) throws IOException {
+    json.beginArray();
+    for (double each : values) {
+      json.value(each);
+    }
+    json.endArray();
+  }
+
+  private static void number(JsonWriter json, String name, OptionalLong value) throws IOException {
+    json.name(name);
+    if (value.isPresent()) {
+      json.value(value.getAsLong());
+    } else {
+      json.nullValue();
+    }
   }
 
   private static void number(JsonWriter json, String name, boolean there, double value)

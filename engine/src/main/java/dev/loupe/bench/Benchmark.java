@@ -3,12 +3,10 @@ package dev.loupe.bench;
 import dev.loupe.Generation;
 import dev.loupe.Generation.Finish;
 import dev.loupe.Loupe;
-import dev.loupe.Precision;
 import dev.loupe.Request;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;
-import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -21,13 +19,15 @@ import org.jspecify.annotations.Nullable;
  * Whole-model speed through {@link Loupe#run}, as a user has it: from token ids to token ids, with
  * the sampler, the text and, where asked for, the attention maps. Prompts are random tokens.
  *
- * <p>Two runs warm up. What is timed is what {@link Generation.Timing} says: reading the prompt up
- * to its last token's logits, or all steps after that. The first token that is written comes from
- * the prompt's logits, so n steps write n + 1 tokens. A run with maps reads its last token too;
- * that is one step more, whose logits nobody asks for.
+ * <p>Two rounds warm up. Where several kinds of maps are compared, each round runs every kind once,
+ * each time another one first, so that a machine's better and worse moments fall on all alike. What
+ * is timed is what {@link Generation.Timing} says: reading the prompt up to its last token's
+ * logits, or all steps after that. The first token that is written comes from the prompt's logits,
+ * so n steps write n + 1 tokens. A run with maps reads its last token too; that is one step more,
+ * whose logits nobody asks for.
  */
 public final class Benchmark {
-  public static final int WARM_UP_RUNS = 2;
+  public static final int WARM_UP_RUNS = 2; // of each kind of maps
 
   /** Prompts that are tried for one after which the model does not end its text early. */
   private static final int PROMPTS = 20;
@@ -54,10 +54,15 @@ public final class Benchmark {
    *
    * @param promptTokens length of the prompt
    * @param steps tokens to write after the first one; 0 for PREFILL
-   * @param runs how often, after those that warm up
+   * @param runs how often each, after those that warm up
+   * @param maps which are compared; comes in the order of {@link Maps}, each once
    */
-  public record Settings(Phase phase, int promptTokens, int steps, int runs, Maps maps) {
+  public record Settings(Phase phase, int promptTokens, int steps, int runs, List<Maps> maps) {
     public Settings {
+      maps = maps.stream().distinct().sorted().toList();
+      if (maps.isEmpty()) {
+        throw new IllegalArgumentException("no maps are named: none, one or all");
+      }
       if (promptTokens < 1) {
         throw new IllegalArgumentException(
             "%d prompt tokens: not 1 or more".formatted(promptTokens));
@@ -76,22 +81,40 @@ public final class Benchmark {
     }
 
     /** Steps that are timed. */
-    int passes() {
-      return phase == Phase.PREFILL ? 1 : steps + (maps == Maps.NONE ? 0 : 1);
+    int passes(Maps kept) {
+      return phase == Phase.PREFILL ? 1 : steps + (kept == Maps.NONE ? 0 : 1);
+    }
+
+    /** Runs in all, those that warm up too. */
+    public int allRuns() {
+      return (WARM_UP_RUNS + runs) * maps.size();
+    }
+
+    /** Those of them that warm up. */
+    public int warmUpRuns() {
+      return WARM_UP_RUNS * maps.size();
     }
   }
+
+  /**
+   * One run that was measured.
+   *
+   * @param round in which every kind of maps had its turn, from 0
+   * @param milliseconds of one pass: a prompt, or the average step
+   */
+  public record Run(Maps maps, int round, double milliseconds) {}
 
   /**
    * What was measured.
    *
    * @param prompt the token ids that were read
-   * @param milliseconds of one pass (a prompt, or the average step) in each run; fewer than asked
-   *     for, perhaps none, if the listener ended it
+   * @param runs in the order of time; fewer than asked for, perhaps none, if the listener ended it
+   * @param memory while it warmed up
    */
-  public record Result(List<Integer> prompt, List<Double> milliseconds) {
+  public record Result(List<Integer> prompt, List<Run> runs, Memory memory) {
     public Result {
       prompt = List.copyOf(prompt);
-      milliseconds = List.copyOf(milliseconds);
+      runs = List.copyOf(runs);
     }
   }
 
@@ -113,6 +136,7 @@ public final class Benchmark {
   private final Loupe loupe;
   private final Settings settings;
   private final Listener listener;
+  private Memory memory = Memory.NONE;
 
   private Benchmark(Loupe loupe, Settings settings, Listener listener) {
     this.loupe = loupe;
@@ -143,56 +167,70 @@ public final class Benchmark {
   }
 
   private Result run() {
-    List<Double> times = new ArrayList<>();
+    List<Run> runs = new ArrayList<>();
+    int kinds = settings.maps.size();
     int seed = 0;
     int[] prompt = prompt(seed);
-    for (int run = 0; run < WARM_UP_RUNS + settings.runs; run++) {
-      Generation done = one(prompt, run);
-      while (run == 0 && done != null && done.finish() == Finish.EOS) {
+    for (int i = 0; i < settings.allRuns(); i++) {
+      int round = i / kinds;
+      Maps maps = settings.maps.get((round + i) % kinds); // nobody is always the first
+      Generation done = one(prompt, maps, i);
+      while (i == 0 && done != null && done.finish() == Finish.EOS) {
         if (++seed == PROMPTS) {
           throw new IllegalArgumentException(
               "the model ends its text before %d tokens after each of %d random prompts: give a smaller -n"
                   .formatted(settings.written(), PROMPTS));
         }
         prompt = prompt(seed);
-        done = one(prompt, run);
+        done = one(prompt, maps, i);
       }
       if (done == null) {
         break;
       }
-      if (run >= WARM_UP_RUNS) {
-        times.add(milliseconds(done));
+      if (i >= settings.warmUpRuns()) {
+        runs.add(new Run(maps, round - WARM_UP_RUNS, milliseconds(done, maps)));
       }
-      if (run >= WARM_UP_RUNS - 1) {
+      if (i >= settings.warmUpRuns() - 1) {
         listener.pause();
       }
     }
-    return new Result(Arrays.stream(prompt).boxed().toList(), times);
+    return new Result(Arrays.stream(prompt).boxed().toList(), runs, memory);
   }
 
-  private double milliseconds(Generation run) {
+  private double milliseconds(Generation run, Maps maps) {
     return settings.phase == Phase.PREFILL
         ? run.timing().prefillMs()
-        : run.timing().decodeMs() / settings.passes();
+        : run.timing().decodeMs() / settings.passes(maps);
   }
 
   /** One run; null if it was ended. */
-  private @Nullable Generation one(int[] prompt, int number) {
+  private @Nullable Generation one(int[] prompt, Maps maps, int number) {
     Request request =
         Request.ids(prompt)
             .tokens(settings.written())
             .sampling(Sampling.greedy())
             .listener(new Relay(number));
-    if (settings.maps != Maps.NONE) {
+    if (maps != Maps.NONE) {
       AttentionSelection all = AttentionSelection.all();
-      request.attention(settings.maps == Maps.ALL ? all : all.layers(0));
+      request.attention(maps == Maps.ALL ? all : all.layers(0));
     }
     try {
       Generation run = loupe.run(request).getFirst();
-      return run.finish() == Finish.INTERRUPTED || !listener.progress(number, 1) ? null : run;
+      return run.finish() == Finish.INTERRUPTED || !progress(number, 1) ? null : run;
     } catch (CancellationException e) {
       return null;
     }
+  }
+
+  /**
+   * Memory is asked for while runs warm up: later, what measures ceilings would count, and the
+   * question would cost time.
+   */
+  private boolean progress(int run, double part) {
+    if (run < settings.warmUpRuns()) {
+      memory = memory.orMore(Memory.now(loupe));
+    }
+    return listener.progress(run, part);
   }
 
   /** Random tokens, but none that stands for the end of a text. */
@@ -203,15 +241,6 @@ public final class Benchmark {
             .filter(id -> tokenizer.contains(id) && !tokenizer.isSpecial(id))
             .toArray();
     return new Random(seed).ints(settings.promptTokens, 0, ids.length).map(i -> ids[i]).toArray();
-  }
-
-  /** What this has to move and compute for one pass. */
-  public static Work work(Loupe loupe, Settings settings, Precision precision) {
-    Gpt2Config config = loupe.info().config();
-    Work.Storage storage = Work.Storage.of(loupe.info(), precision);
-    return settings.phase == Phase.PREFILL
-        ? Work.pass(config, storage, 0, settings.promptTokens)
-        : Work.step(config, storage, settings.promptTokens, settings.passes());
   }
 
   /** Passes on how far a run has come. */
@@ -225,13 +254,13 @@ public final class Benchmark {
 
     @Override
     public boolean reading(int layersDone, int layers) {
-      return settings.phase == Phase.DECODE || listener.progress(run, (double) layersDone / layers);
+      return settings.phase == Phase.DECODE || progress(run, (double) layersDone / layers);
     }
 
     @Override
     public boolean text(int sample, String piece) {
       pieces++; // about one a token
-      return listener.progress(run, Math.min(1, (double) pieces / settings.written()));
+      return progress(run, Math.min(1, (double) pieces / settings.written()));
     }
   }
 }

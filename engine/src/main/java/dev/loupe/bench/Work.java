@@ -52,6 +52,27 @@ public record Work(double bytes, double multiplyAdds) {
     }
   }
 
+  /** Bytes of the weights that every pass reads. */
+  static long weightBytes(Gpt2Config config, Storage storage) {
+    double c = config.nEmbd();
+    double inner = config.nInner();
+    double layers = config.nLayer();
+    double matrices = layers * (4 * c * c + 2 * c * inner) + c * config.vocabSize();
+    double vectors = layers * (9 * c + inner) + 2 * c;
+    return Math.round(matrices * storage.weightBytes + vectors * Float.BYTES);
+  }
+
+  /** Bytes of a KV cache for so many tokens: 2 L C each, in blocks of 64. */
+  static long cacheBytes(Gpt2Config config, Storage storage, int tokens) {
+    long cells = Math.ceilDiv(tokens, 64) * 64L;
+    return 2 * cells * config.nLayer() * config.nEmbd() * storage.cacheBytes;
+  }
+
+  /** Bytes of kept maps of all heads: f32, T (T + 1) / 2 of each for T tokens. */
+  static long mapBytes(Gpt2Config config, int layers, int tokens) {
+    return 2L * layers * config.nHead() * tokens * (tokens + 1);
+  }
+
   /** One pass over {@code rows} tokens that follow {@code before} others. */
   static Work pass(Gpt2Config config, Storage storage, long before, long rows) {
     double c = config.nEmbd();
@@ -59,13 +80,10 @@ public record Work(double bytes, double multiplyAdds) {
     double layers = config.nLayer();
     double matrices = layers * (4 * c * c + 2 * c * inner);
     double head = c * config.vocabSize();
-    double vectors = layers * (9 * c + inner) + 2 * c;
     double cache = 2 * layers * c * (before + 2 * rows);
     double keys = rows * before + rows * (rows + 1) / 2.0;
     return new Work(
-        (matrices + head) * storage.weightBytes
-            + vectors * Float.BYTES
-            + cache * storage.cacheBytes,
+        (double) weightBytes(config, storage) + cache * storage.cacheBytes,
         rows * matrices + head + 2 * layers * c * keys);
   }
 

@@ -38,15 +38,19 @@ final class BenchCommand {
     @Option(
         names = "--runs",
         paramLabel = "N",
-        description = "Runs that are measured, after two to warm up (default: 7).")
+        description = "Runs of each that are measured, after two to warm up (default: 7).")
     int runs = 7;
 
     @Option(
         names = "--attention",
         paramLabel = "A",
+        split = ",",
         converter = MapsConverter.class,
-        description = "Maps that are kept: none, one (layer 0) or all (default: none).")
-    Maps maps = Maps.NONE;
+        description = {
+          "Maps that are kept: none, one (layer 0) or all (default: none).",
+          "Several, none,one,all, are measured in turns and compared."
+        })
+    List<Maps> maps = List.of(Maps.NONE);
 
     @Option(names = "--json", description = "Print one JSON object, on one line.")
     boolean json;
@@ -126,7 +130,7 @@ final class BenchCommand {
       abbreviateSynopsis = true,
       sortOptions = false,
       footerHeading = "%nExample:%n",
-      footer = "  loupe bench prefill -m gpt2 --prompt-tokens 1024 --attention all")
+      footer = "  loupe bench prefill -m gpt2 --prompt-tokens 1024 --attention none,one,all")
   static final class Prefill implements Callable<Integer> {
     @ParentCommand BenchCommand parent;
 
@@ -169,16 +173,15 @@ final class BenchCommand {
       boolean cpu = loupe.info().backend().equals("cpu");
       Moments moments = new Moments(threads, cpu && Ceilings.warmUp());
       Benchmark.Result result = run(terminal, loupe, settings, options.quiet, interrupt, moments);
-      if (!result.milliseconds().isEmpty()) {
+      if (!result.runs().isEmpty()) {
         BenchReport report =
-            new BenchReport(
+            BenchReport.of(
                 settings,
                 loupe.info(),
                 model.precision,
                 threads,
                 result,
-                Benchmark.work(loupe, settings, model.precision),
-                moments.ofRuns(result.milliseconds().size()),
+                moments.ofRuns(result.runs().size()),
                 machine);
         terminal.print(options.json ? report.json() + "\n" : report.text());
       }
@@ -219,7 +222,6 @@ final class BenchCommand {
       boolean quiet,
       Interrupt interrupt,
       Moments moments) {
-    int runs = Benchmark.WARM_UP_RUNS + settings.runs();
     int parts = 100;
     ProgressBar progress = new ProgressBar(terminal, !quiet, "measuring");
     try {
@@ -229,8 +231,8 @@ final class BenchCommand {
           new Benchmark.Listener() {
             @Override
             public boolean progress(int run, double part) {
-              progress.update((long) (parts * (run + part)), (long) parts * runs);
-              if (run == Benchmark.WARM_UP_RUNS && part == 1) {
+              progress.update((long) (parts * (run + part)), (long) parts * settings.allRuns());
+              if (run == settings.warmUpRuns() && part == 1) {
                 interrupt.onlyAsk(); // from here on there is something to keep
               }
               return !interrupt.asked();

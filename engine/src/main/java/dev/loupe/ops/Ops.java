@@ -3,6 +3,7 @@ package dev.loupe.ops;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.function.Supplier;
 
 /**
@@ -120,6 +121,11 @@ public interface Ops extends AutoCloseable {
 
   /** What it runs on, for people: e.g. {@code cpu, 512-bit vectors, 2 threads}. */
   String device();
+
+  /** Bytes of the device's own memory that are in use, by whomever; empty where it has none. */
+  default OptionalLong deviceBytesInUse() {
+    return OptionalLong.empty();
+  }
 
   @Override
   void close();

@@ -4,20 +4,25 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.ModelInfo;
 import dev.loupe.Precision;
 import dev.loupe.bench.Benchmark.Maps;
 import dev.loupe.bench.Benchmark.Phase;
-import dev.loupe.bench.Benchmark.Result;
 import dev.loupe.bench.Benchmark.Settings;
 import dev.loupe.weights.RandomCheckpoint;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Collections;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** Reports of made-up measurements. */
 class BenchReportTest {
@@ -26,6 +31,11 @@ class BenchReportTest {
 
   private static BenchReport report(
       Settings settings, String backend, String device, List<Ceilings> ceilings) {
+    return report(settings, backend, device, ceilings, Memory.NONE);
+  }
+
+  private static BenchReport report(
+      Settings settings, String backend, String device, List<Ceilings> ceilings, Memory memory) {
     ModelInfo model =
         new ModelInfo(
             "some/model",
@@ -35,19 +45,34 @@ class BenchReportTest {
             backend,
             device,
             5);
+    int tokens = settings.phase() == Phase.PREFILL ? settings.promptTokens() : 1;
+    boolean several = settings.maps().size() > 1;
+    List<Measured> measured =
+        settings.maps().stream()
+            .map(
+                maps ->
+                    new Measured(
+                        maps,
+                        tokens,
+                        List.of(120.0, 100.0, 80.0),
+                        several && maps != Maps.NONE ? List.of(1.5, 1.25, 1.125) : List.of(),
+                        new Work(1e9, 2.5e9),
+                        ceilings))
+            .toList();
     return new BenchReport(
-        settings,
-        model,
-        Precision.F32,
-        2,
-        new Result(List.of(3, 1, 2), List.of(120.0, 100.0, 80.0)),
-        new Work(1e9, 2.5e9),
-        ceilings,
-        MACHINE);
+        settings, model, Precision.F32, 2, List.of(3, 1, 2), measured, memory, MACHINE);
+  }
+
+  private static BenchReport compared(String backend, String device) {
+    Settings settings = new Settings(Phase.DECODE, 64, 63, 3, List.of(Maps.values()));
+    List<Ceilings> ceilings = backend.equals("cpu") ? Collections.nCopies(3, CEILINGS) : List.of();
+    OptionalLong card = backend.equals("cpu") ? OptionalLong.empty() : OptionalLong.of(5_000_000);
+    Memory memory = new Memory(OptionalLong.of(850_000_000), 12_300_000, card);
+    return report(settings, backend, device, ceilings, memory);
   }
 
   private static BenchReport decode() {
-    Settings settings = new Settings(Phase.DECODE, 64, 128, 7, Maps.ONE);
+    Settings settings = new Settings(Phase.DECODE, 64, 128, 7, List.of(Maps.ONE));
     return report(
         settings, "cpu", "cpu, 256-bit vectors, 2 threads", Collections.nCopies(3, CEILINGS));
   }
@@ -78,6 +103,8 @@ class BenchReportTest {
             "percent_of_read",
             "percent_of_fma",
             "ceilings",
+            "map_bytes",
+            "memory",
             "machine"),
         json.keySet());
     assertEquals(
@@ -96,10 +123,88 @@ class BenchReportTest {
     assertFalse(model.get("emulated").getAsBoolean());
   }
 
+  /** Each kind of maps in its object, with what it costs; then the object's own keys are fewer. */
+  @Test
+  void theSchemaOfSeveral() {
+    JsonObject json = json(compared("cpu", "cpu"));
+    assertEquals("loupe-bench/2", json.get("schema").getAsString());
+    assertEquals(
+        Set.of("schema", "phase", "model", "settings", "prompt", "measured", "memory", "machine"),
+        json.keySet());
+    assertEquals("none,one,all", json.getAsJsonObject("settings").get("attention").getAsString());
+    JsonArray measured = json.getAsJsonArray("measured");
+    JsonObject none = measured.get(0).getAsJsonObject();
+    JsonObject all = measured.get(2).getAsJsonObject();
+    assertEquals("none", none.get("attention").getAsString());
+    assertTrue(none.get("times_none").isJsonNull());
+    assertEquals(0, number(none, "map_bytes"));
+    assertEquals("all", all.get("attention").getAsString());
+    assertEquals(100, number(all.getAsJsonObject("ms_per_pass"), "median"), 1e-9);
+    JsonObject times = all.getAsJsonObject("times_none");
+    assertEquals("[1.5,1.25,1.125]", times.get("rounds").toString());
+    assertEquals(1.25, number(times, "median"));
+    assertEquals(1.15, number(times, "p10"), 1e-9);
+    assertEquals(1.45, number(times, "p90"), 1e-9);
+    // XL has 48 layers of 25 heads; 64 + 1 + 63 tokens have 128 129 / 2 pairs each
+    assertEquals(4.0 * 48 * 25 * 128 * 129 / 2, number(all, "map_bytes"));
+    JsonObject memory = json.getAsJsonObject("memory");
+    assertEquals(850_000_000, number(memory, "process_peak_bytes"));
+    assertEquals(12_300_000, number(memory, "heap_bytes"));
+    assertEquals(2.0 * 48 * 1600 * 128 * 4, number(memory, "kv_cache_bytes"));
+    assertTrue(memory.get("card_bytes").isJsonNull());
+    assertTrue(number(memory, "weight_bytes") > 2 * 1.5e9, "as the file has them, in f16");
+  }
+
+  @Test
+  void theTableOfSeveral() {
+    String text = compared("cpu", "cpu").text();
+    for (String line : text.lines().toList()) {
+      assertTrue(line.length() <= 80, line);
+    }
+    for (String words :
+        List.of(
+            "9 of 9 runs after 6 to warm up, in turns",
+            "maps: none ",
+            "maps: all ",
+            "times none              1.250        1.150        1.450",
+            "by formula, none",
+            "peak of process      850.0 MB",
+            "Java's heap           12.3 MB",
+            "KV cache              78.6 MB",
+            "maps: one              0.8 MB",
+            "maps: all             39.6 MB")) {
+      assertTrue(text.contains(words), () -> "no <" + words + "> in:\n" + text);
+    }
+    assertFalse(text.contains("card"), text);
+  }
+
+  /** What maps cost there is no less made up than the times. */
+  @Test
+  void anEmulatedCardHasNoRatios() {
+    BenchReport report = compared("cuda", "Loupe CPU emulator, f16 weights");
+    assertFalse(report.text().contains("times none"), report.text());
+    assertTrue(report.text().contains("emulated card          5.0 MB"), report.text());
+    JsonObject json = json(report);
+    for (JsonElement each : json.getAsJsonArray("measured")) {
+      assertTrue(each.getAsJsonObject().get("times_none").isJsonNull());
+    }
+    assertEquals(5_000_000, number(json.getAsJsonObject("memory"), "card_bytes"));
+  }
+
+  @Test
+  void thePeakIsOfLinux(@TempDir Path folder) throws Exception {
+    Path status = folder.resolve("status");
+    Files.writeString(status, "VmPeak:\t 9 kB\nVmHWM:\t  850 kB\nVmRSS:\t 7 kB\n");
+    assertEquals(OptionalLong.of(850 * 1024), Memory.peak(status));
+    Files.writeString(status, "VmHWM: many kB\n");
+    assertEquals(OptionalLong.empty(), Memory.peak(status));
+    assertEquals(OptionalLong.empty(), Memory.peak(folder.resolve("none")));
+  }
+
   /** Each run is held against its own moment: 50%, 100% and 25% of them. */
   @Test
   void aMachineThatVaries() {
-    Settings settings = new Settings(Phase.DECODE, 64, 128, 7, Maps.ONE);
+    Settings settings = new Settings(Phase.DECODE, 64, 128, 7, List.of(Maps.ONE));
     List<Ceilings> moments =
         List.of(
             new Ceilings(1e9 / 0.12 * 2, 1e9),
@@ -128,7 +233,7 @@ class BenchReportTest {
     assertTrue(number(speed, "p10") < 10, "the slow ones");
     assertTrue(number(json.getAsJsonObject("ms_per_pass"), "p10") < 100, "the fast ones");
 
-    Settings settings = new Settings(Phase.PREFILL, 512, 0, 3, Maps.NONE);
+    Settings settings = new Settings(Phase.PREFILL, 512, 0, 3, List.of(Maps.NONE));
     JsonObject prefill = json(report(settings, "cpu", "cpu", Collections.nCopies(3, CEILINGS)));
     assertEquals(5120, number(prefill.getAsJsonObject("tokens_per_second"), "median"), 1e-9);
     assertEquals(10, number(prefill, "gb_per_second"), 1e-9);
@@ -147,7 +252,8 @@ class BenchReportTest {
     for (String words :
         List.of(
             "decode of some/model in f32, stored in f16",
-            "prompt of 64 tokens, then 128 more; maps: one; 3 of 7 runs after 2",
+            "prompt of 64 tokens, then 128 more; 3 of 7 runs after 2 to warm up",
+            "maps: one ",
             "10.000",
             "100.000",
             "1000.0 MB",
@@ -160,7 +266,7 @@ class BenchReportTest {
 
   @Test
   void aGpuHasNoCeilingsOfTheCpu() {
-    Settings settings = new Settings(Phase.DECODE, 64, 128, 7, Maps.NONE);
+    Settings settings = new Settings(Phase.DECODE, 64, 128, 7, List.of(Maps.NONE));
     BenchReport card = report(settings, "cuda", "NVIDIA H100, f16 weights", List.of());
     JsonObject json = json(card);
     assertTrue(json.get("ceilings").isJsonNull() && json.get("percent_of_read").isJsonNull());
@@ -171,7 +277,7 @@ class BenchReportTest {
 
   @Test
   void anEmulatedCardHasNoSpeed() {
-    Settings settings = new Settings(Phase.DECODE, 64, 128, 7, Maps.NONE);
+    Settings settings = new Settings(Phase.DECODE, 64, 128, 7, List.of(Maps.NONE));
     BenchReport card = report(settings, "cuda", "Loupe CPU emulator, f16 weights", List.of());
     JsonObject json = json(card);
     assertTrue(json.getAsJsonObject("model").get("emulated").getAsBoolean());

@@ -21,13 +21,23 @@ class WorkTest {
 
   // 2 (4 64^2 + 2 64 256) = 98304 in blocks, 64 1024 = 65536 in the head,
   // 2 (9 64 + 256) + 2 64 = 1792 in biases and norms; 2 2 64 = 256 a position in the cache
-  private static final double WEIGHT_BYTES = (98304 + 65536 + 1792) * 4;
+  private static final long WEIGHT_BYTES = (98304 + 65536 + 1792) * 4;
 
   @Test
   void aStep() {
     Work step = Work.pass(TINY, F32, 5, 1);
     assertEquals(WEIGHT_BYTES + 256 * (6 + 1) * 4, step.bytes());
     assertEquals(98304 + 65536 + 256 * 6, step.multiplyAdds());
+  }
+
+  /** 129 tokens take three blocks of 64 of the cache; H = 2. */
+  @Test
+  void whatIsHeld() {
+    assertEquals(WEIGHT_BYTES, Work.weightBytes(TINY, F32));
+    assertEquals(256 * 128 * 4, Work.cacheBytes(TINY, F32, 128));
+    assertEquals(256 * 192 * 2, Work.cacheBytes(TINY, new Storage(2, 2), 129));
+    assertEquals(4 * 2 * 2 * (1 + 2 + 3), Work.mapBytes(TINY, 2, 3));
+    assertEquals(0, Work.mapBytes(TINY, 0, 3));
   }
 
   @Test

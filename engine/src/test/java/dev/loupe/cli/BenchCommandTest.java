@@ -3,10 +3,12 @@ package dev.loupe.cli;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.OnGpu;
 import java.nio.file.Path;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -46,6 +48,39 @@ class BenchCommandTest {
     assertEquals("all", json.getAsJsonObject("settings").get("attention").getAsString());
     assertEquals(1, json.getAsJsonObject("machine").get("threads").getAsInt());
     assertTrue(json.get("percent_of_fma").getAsDouble() > 0, ran.out());
+  }
+
+  @Test
+  void mapsInTurns() throws Exception {
+    Path model = TinyModel.in(folder).folder();
+    Object[] args = {
+      "bench",
+      "decode",
+      "-m",
+      model,
+      "--runs",
+      1,
+      "-n",
+      3,
+      "--attention",
+      "all,none,one",
+      "--backend",
+      "cpu",
+      "-q"
+    };
+    Ran text = Ran.loupe(args).well();
+    assertTrue(text.out().contains("3 of 3 runs after 6 to warm up, in turns"), text.out());
+    assertEquals(2, text.out().split("times none", -1).length - 1, text.out());
+    assertTrue(text.out().contains("KV cache"), text.out());
+    Object[] more = Stream.concat(Stream.of(args), Stream.of("--json")).toArray();
+    JsonObject json = Ran.loupe(more).well().json().getFirst();
+    assertEquals("loupe-bench/2", json.get("schema").getAsString());
+    for (JsonElement each : json.getAsJsonArray("measured")) {
+      assertEquals(1, each.getAsJsonObject().getAsJsonArray("ms").size());
+      assertTrue(each.getAsJsonObject().get("percent_of_fma").getAsDouble() > 0);
+    }
+    Ran.loupe("bench", "prefill", "--attention", "none,some")
+        .refused(Main.BAD_USAGE, "'some' is not none, one or all");
   }
 
   /** Defaults are 512 tokens, or 64 and 128; the tiny model reads 128. */
@@ -113,6 +148,7 @@ class BenchCommandTest {
       assertEquals(1, json.getAsJsonArray("ms").size());
       assertTrue(json.get("tokens_per_second").isJsonNull());
       assertTrue(json.get("ceilings").isJsonNull());
+      assertTrue(json.getAsJsonObject("memory").get("card_bytes").getAsLong() > 0);
     }
   }
 }

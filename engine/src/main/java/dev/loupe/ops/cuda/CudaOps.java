@@ -35,6 +35,7 @@ import dev.loupe.weights.Gpt2Config;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
@@ -422,6 +423,11 @@ public final class CudaOps implements Ops {
   public Optional<Steps> steps(Supplier<StepPlan> plan) {
     StepPlan made = plan.get();
     return Optional.of(new CudaSteps(this, block(made.logits()).arena(), made, graphs));
+  }
+
+  @Override
+  public OptionalLong deviceBytesInUse() {
+    return OptionalLong.of(gpu.totalBytes() - gpu.freeBytes());
   }
 
   @Override
