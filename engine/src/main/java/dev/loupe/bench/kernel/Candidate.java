@@ -23,7 +23,9 @@ public interface Candidate {
   /**
    * Allocates what it needs and takes over the inputs.
    *
-   * @throws OutOfMemoryError if there is no room for them
+   * @throws OutOfMemoryError or GpuMemoryException if there is no room for them
+   * @throws IllegalArgumentException if it does not take the shape, for a reason that {@link
+   *     #refuses} does not know
    */
   Run prepare(Problem problem);
 

@@ -1,8 +1,10 @@
 package dev.loupe.bench.kernel;
 
+import dev.loupe.BackendException;
 import dev.loupe.Precision;
 import dev.loupe.bench.kernel.Device.Roofline;
 import dev.loupe.bench.kernel.Measurement.Status;
+import dev.loupe.kernels.GpuMemoryException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -19,7 +21,7 @@ public final class KernelComparison {
   static final int LEAST_SAMPLES = 5;
 
   private static final int WARM_UP_RUNS = 3;
-  private static final double WARM_UP_MICROSECONDS = 400_000;
+  private static final long WARM_UP_NANOS = 400_000_000;
 
   /**
    * How long to measure.
@@ -95,6 +97,7 @@ public final class KernelComparison {
    * @param names of the candidates that take part; all if empty
    * @return in the order of shapes, precisions, and the ladder; fewer if the listener ended it
    * @throws IllegalArgumentException if no candidate has one of the names, or there is none
+   * @throws BackendException if the device is lost; the listener has heard what was measured
    */
   public static List<Measurement> run(
       Device device,
@@ -163,7 +166,12 @@ public final class KernelComparison {
         }
       }
       Roofline before = device.measure(problem.precision());
-      sample(entries);
+      try {
+        sample(entries);
+      } catch (BackendException e) {
+        listener.measured(results(problem, entries, before));
+        throw e;
+      }
       Roofline roofline = before.orBetter(device.measure(problem.precision()));
       for (Entry entry : entries) {
         attempt(entry, () -> check(entry, problem, checked, expected)); // an error that moves
@@ -193,8 +201,13 @@ public final class KernelComparison {
     }
     try {
       work.run();
-    } catch (OutOfMemoryError e) {
+    } catch (OutOfMemoryError | GpuMemoryException e) {
       entry.is(Status.LEFT_OUT, "no room: " + e.getMessage());
+    } catch (IllegalArgumentException e) { // a limit that only the launch knows
+      entry.is(Status.LEFT_OUT, String.valueOf(e.getMessage()));
+    } catch (BackendException e) { // nobody can go on
+      entry.is(Status.WRONG, "fails: " + e.getMessage());
+      throw e;
     } catch (RuntimeException e) {
       entry.is(Status.WRONG, "fails: " + e.getMessage());
     }
@@ -208,20 +221,21 @@ public final class KernelComparison {
     }
     Candidate.Run run = entry.candidate.prepare(problem);
     entry.run = run;
+    long start = System.nanoTime(); // with what makes caches cold, or a short run would take ages
     run.poison();
-    double first = run.microseconds();
+    run.microseconds();
     check(entry, problem, checked, expected);
-    double spent = first;
-    for (int i = 0; entry.status == Status.OK && keepWarming(i, spent); i++) {
-      spent += run.microseconds();
+    for (int runs = 1; keepWarming(runs, System.nanoTime() - start); runs++) {
+      if (entry.status != Status.OK) {
+        return;
+      }
+      run.microseconds();
     }
   }
 
-  /** At least a run, then some, for so long as compilers need; a slow candidate fewer. */
-  private static boolean keepWarming(int runs, double microseconds) {
-    return runs == 0
-        || microseconds < WARM_UP_MICROSECONDS
-        || (runs < WARM_UP_RUNS && microseconds < 3 * WARM_UP_MICROSECONDS);
+  /** Some runs, for so long as clocks and caches need; a slow candidate fewer. */
+  private static boolean keepWarming(int runs, long nanos) {
+    return nanos < WARM_UP_NANOS || (runs < WARM_UP_RUNS && nanos < 3 * WARM_UP_NANOS);
   }
 
   private static void check(Entry entry, Problem problem, long[] checked, double[] expected) {
