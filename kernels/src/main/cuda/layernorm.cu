@@ -127,7 +127,7 @@ __device__ __forceinline__ void layernorm_v3(const X* x,                        
     layernorm_v1(x, gamma, beta, y, R, C, eps);                                              \
   }                                                                                          \
   EXPORT_KERNEL(layernorm_v1_##suffix)                                                       \
-  extern "C" __global__ void __launch_bounds__(256) layernorm_v2_##suffix(                   \
+  extern "C" __global__ void __launch_bounds__(1024) layernorm_v2_##suffix(                  \
       const X* x, const float* gamma, const float* beta, Y* y, int /* R: the grid */, int C, \
       float eps) {                                                                           \
     layernorm_v2(x, gamma, beta, y, C, eps);                                                 \

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -58,6 +59,7 @@ struct Card {
   int shared_bytes_opt_in() const;
   int shared_bytes_multiprocessor() const;
   int threads_multiprocessor() const;
+  int blocks_multiprocessor() const;
 };
 extern Card card;
 
@@ -79,10 +81,16 @@ void memory_free_all(const void* context);
 /** The context that is current in the calling thread. */
 const void* current_context();
 
+/** What the compiler made of a kernel. */
+struct Compiled {
+  int registers = 0;  // of a thread; 0: not known, as in PTX and images of the tests
+  int max_threads = 1024;
+  int shared_bytes = 0;  // static
+};
 /** What a module's image holds. */
 struct Image {
   bool every_kernel = false;  // an image of the tests, see image.cpp
-  std::set<std::string> kernels;
+  std::map<std::string, Compiled> kernels;
 };
 /** Reads cubin, PTX or the emulator's own form of image; refuses what the pretended card or driver would. */
 CUresult image_read(const void* image, Image* result);

@@ -32,6 +32,13 @@ int Card::threads_multiprocessor() const {
     default: return 1536;
   }
 }
+int Card::blocks_multiprocessor() const {
+  switch (compute_capability) {
+    case 75: case 86: return 16;
+    case 89: case 120: return 24;
+    default: return 32;
+  }
+}
 
 namespace {
 struct Context {
@@ -158,7 +165,7 @@ DRIVER_API cuDeviceGetAttribute(int* value, int attribute, int device) {
     case 81: *value = card.shared_bytes_multiprocessor(); break;
     case 95: *value = 1; break;                                   // cooperative launch
     case 97: *value = card.shared_bytes_opt_in(); break;
-    case 106: *value = card.compute_capability == 75 ? 16 : 32; break;  // blocks per multiprocessor
+    case 106: *value = card.blocks_multiprocessor(); break;
     case 111: *value = 1024; break;                               // shared memory reserved per block
     default: *value = 0;
   }

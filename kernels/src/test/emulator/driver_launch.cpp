@@ -17,6 +17,7 @@ struct Module;
 struct Function {
   const KernelInfo* kernel;
   Module* module;
+  Compiled compiled;
   int max_dynamic_shared = 48 * 1024;  // more must be asked for with cuFuncSetAttribute
 };
 struct Module {
@@ -78,11 +79,14 @@ static CUresult take_parameters(const KernelInfo& kernel, void** pointers, void*
   return CUDA_SUCCESS;
 }
 
-static int blocks_per_multiprocessor(int threads, size_t shared) {
+/** As the CUDA C++ Programming Guide counts: registers go to warps 256 at a time, from four files of 16384. */
+static int blocks_per_multiprocessor(const Function& f, int threads, size_t shared) {
   int warps = (threads + 31) / 32;
   int by_threads = card.threads_multiprocessor() / (warps * 32);
-  int by_shared = card.shared_bytes_multiprocessor() / static_cast<int>(shared + (card.compute_capability >= 80 ? 1024 : 1));
-  return std::min({by_threads, by_shared, card.compute_capability == 75 ? 16 : 32});
+  int taken = static_cast<int>(shared) + f.compiled.shared_bytes + (card.compute_capability >= 80 ? 1024 : 1);
+  int by_shared = card.shared_bytes_multiprocessor() / taken;
+  int by_registers = f.compiled.registers == 0 ? 32 : 4 * (16384 / ((f.compiled.registers * 32 + 255) / 256 * 256)) / warps;
+  return std::min({by_threads, by_shared, by_registers, card.blocks_multiprocessor()});
 }
 
 static CUresult run_kernel(const Launch& launch, const std::vector<int>& parameter_sizes) {
@@ -115,9 +119,10 @@ static CUresult submit(Function* f, dim3 grid, dim3 block, unsigned shared, void
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (threads > static_cast<size_t>(f->compiled.max_threads)) return CUDA_ERROR_INVALID_VALUE;
   if (shared > static_cast<unsigned>(f->max_dynamic_shared)) return CUDA_ERROR_INVALID_VALUE;
   if (cooperative && static_cast<size_t>(grid.x) * grid.y * grid.z >
-                         static_cast<size_t>(blocks_per_multiprocessor(threads, shared)) * card.multiprocessors) {
+                         static_cast<size_t>(blocks_per_multiprocessor(*f, threads, shared)) * card.multiprocessors) {
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   auto parameters = std::make_shared<Parameters>();
@@ -165,14 +170,16 @@ DRIVER_API cuModuleGetFunction(Function** function, Module* module, const char* 
   if (!modules.count(module)) return CUDA_ERROR_INVALID_HANDLE;
   if (!name || !*name) return CUDA_ERROR_INVALID_VALUE;
   const KernelInfo* kernel = find_kernel(name);
-  if (!kernel || !(module->image.every_kernel || module->image.kernels.count(name))) return CUDA_ERROR_NOT_FOUND;
+  auto found = module->image.kernels.find(name);
+  bool there = found != module->image.kernels.end();
+  if (!kernel || !(module->image.every_kernel || there)) return CUDA_ERROR_NOT_FOUND;
   for (auto& f : module->functions) {
     if (f->kernel == kernel) {
       *function = f.get();
       return CUDA_SUCCESS;
     }
   }
-  module->functions.push_back(std::make_unique<Function>(Function{kernel, module}));
+  module->functions.push_back(std::make_unique<Function>(Function{kernel, module, there ? found->second : Compiled{}}));
   *function = module->functions.back().get();
   return CUDA_SUCCESS;
 }
@@ -191,11 +198,12 @@ DRIVER_API cuFuncGetAttribute(int* value, int attribute, Function* f) {
   DRIVER_ENTER;
   if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
   switch (attribute) {
-    case 0: *value = 1024; break;                                // max threads per block
-    case 4: *value = 64; break;                                  // registers: not known here
+    case 0: *value = f->compiled.max_threads; break;
+    case 1: *value = f->compiled.shared_bytes; break;            // static
+    case 4: *value = f->compiled.registers; break;               // 0: not known
     case 5: case 6: *value = card.compute_capability; break;     // PTX and binary version
     case 8: *value = f->max_dynamic_shared; break;
-    default: *value = 0;                                         // static shared, constant, local memory
+    default: *value = 0;                                         // constant, local memory
   }
   return CUDA_SUCCESS;
 }
@@ -221,9 +229,9 @@ DRIVER_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* f,
   DRIVER_ENTER;
   if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
   if (threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-  *blocks = threads > 1024 || shared > static_cast<size_t>(card.shared_bytes_opt_in())
+  *blocks = threads > f->compiled.max_threads || shared > static_cast<size_t>(card.shared_bytes_opt_in())
                 ? 0
-                : blocks_per_multiprocessor(threads, shared);
+                : blocks_per_multiprocessor(*f, threads, shared);
   return CUDA_SUCCESS;
 }
 DRIVER_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Function* f, int threads, size_t shared,

@@ -40,9 +40,25 @@ static CUresult read_ptx(const char* text, Image* result) {
   for (size_t entry = ptx.find(".entry "); entry != std::string::npos; entry = ptx.find(".entry ", entry + 1)) {
     size_t start = entry + strlen(".entry "), end = start;
     while (isalnum(static_cast<unsigned char>(ptx[end])) || ptx[end] == '_') end++;
-    result->kernels.insert(ptx.substr(start, end - start));
+    result->kernels[ptx.substr(start, end - start)];
   }
   return CUDA_SUCCESS;
+}
+
+/** The product of {x, y, z} in attribute 5 (EIATTR_MAX_THREADS) of a section .nv.info.KERNEL: its launch bounds. */
+static int max_threads(const char* info, size_t bytes) {
+  for (size_t at = 0; at + 4 <= bytes;) {
+    uint16_t size;
+    memcpy(&size, info + at + 2, sizeof size);
+    bool has_values = info[at] == 4;  // EIFMT_SVAL; other formats have their value in place of a size
+    if (has_values && info[at + 1] == 5 && size >= 12) {
+      uint32_t block[3];
+      memcpy(block, info + at + 4, sizeof block);
+      return static_cast<int>(block[0] * block[1] * block[2]);
+    }
+    at += has_values ? 4 + size : 4;
+  }
+  return 1024;
 }
 
 static CUresult read_cubin(const char* bytes, Image* result) {
@@ -64,8 +80,11 @@ static CUresult read_cubin(const char* bytes, Image* result) {
   };
   const char* names = bytes + section(header.e_shstrndx).sh_offset;
   for (int i = 0; i < header.e_shnum; i++) {
-    const char* name = names + section(i).sh_name;
-    if (!strncmp(name, ".text.", 6)) result->kernels.insert(name + 6);
+    const Elf64_Shdr s = section(i);
+    const char* name = names + s.sh_name;
+    if (!strncmp(name, ".text.", 6)) result->kernels[name + 6].registers = static_cast<int>(s.sh_info >> 24);
+    if (!strncmp(name, ".nv.info.", 9)) result->kernels[name + 9].max_threads = max_threads(bytes + s.sh_offset, s.sh_size);
+    if (!strncmp(name, ".nv.shared.", 11)) result->kernels[name + 11].shared_bytes = static_cast<int>(s.sh_size);
   }
   return CUDA_SUCCESS;
 }

@@ -206,8 +206,8 @@ public final class AttentionKernels implements AutoCloseable {
     AttentionArguments.buffer(gpu, what, buffer, expected, atLeast);
   }
 
-  /** Why a variant cannot be used here; empty if it can. */
-  String reason(Variant variant) {
+  /** Why a variant cannot be used for this shape, element and card; empty if it can. */
+  public String reason(Variant variant) {
     if (!VARIANTS.contains(variant)) {
       return "no such variant of attention";
     }

@@ -71,7 +71,7 @@ public final class CublasLinear implements AutoCloseable {
   }
 
   /** Frees the memory of products, which a later call takes anew. */
-  void freeProducts() {
+  public void freeProducts() {
     sums.close();
   }
 

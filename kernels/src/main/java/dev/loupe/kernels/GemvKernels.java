@@ -41,7 +41,15 @@ public final class GemvKernels {
 
   /** True if there is a kernel for the map's shape. */
   public static boolean takes(LinearMap map) {
-    return map.rowsAre16Bytes();
+    return reason(map.weight().element(), map.in()).isEmpty();
+  }
+
+  /** Why there is no kernel for a W of {@code in} columns; empty if there is. */
+  public static String reason(Element element, int in) {
+    return LinearMap.rowsAre16Bytes(element, in)
+        ? ""
+        : "in is %d, not a multiple of %d, so rows of W are not multiples of 16 bytes; use linear"
+            .formatted(in, 16 / element.bytes());
   }
 
   /**
@@ -59,9 +67,7 @@ public final class GemvKernels {
   LinearCall prepare(LinearMap map, DeviceBuffer x, LinearEpilogue epilogue, int mostBlocks) {
     BufferCheck check = new BufferCheck(FAMILY, gpu);
     if (!takes(map)) {
-      throw new IllegalArgumentException(
-          "gemv: in is %d, not a multiple of %d, so rows of W are not multiples of 16 bytes; use linear"
-              .formatted(map.in(), 16 / map.weight().element().bytes()));
+      throw new IllegalArgumentException("gemv: " + reason(map.weight().element(), map.in()));
     }
     check.holds("x", x, Element.F32, map.in());
     LinearArguments arguments = new LinearArguments(check, map, x, epilogue);

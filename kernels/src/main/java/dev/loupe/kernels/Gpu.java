@@ -3,8 +3,10 @@ package dev.loupe.kernels;
 import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
 import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
 import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR;
 import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
 
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -49,6 +51,7 @@ public final class Gpu implements AutoCloseable {
   private int computeCapability;
   private int multiprocessors;
   private int maxSharedBytes;
+  private int maxWarps;
   private long totalBytes;
 
   // from here on: only the owning thread's
@@ -58,8 +61,10 @@ public final class Gpu implements AutoCloseable {
   private final Map<String, Kernel> kernels = new HashMap<>();
   private final Staging staging = new Staging();
   private boolean hasContext;
-  private boolean failed; // the context answers every call with the error of an earlier one
+  private volatile boolean
+      failed; // the context answers every call with the error of an earlier one
   private @Nullable Launch last;
+  private @Nullable List<LaunchResources> watched; // launches, while somebody wants to know
   private volatile boolean closed;
 
   /** JCuda's handle, which tells its address for calls that JCuda lacks. */
@@ -140,6 +145,7 @@ public final class Gpu implements AutoCloseable {
       }
       multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
       maxSharedBytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+      maxWarps = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / 32;
       long[] total = new long[1];
       check(JCudaDriver.cuDeviceTotalMem(total, device), "asking for the memory");
       totalBytes = total[0];
@@ -196,6 +202,11 @@ public final class Gpu implements AutoCloseable {
   /** Most dynamic shared memory of a block, in bytes. */
   public int maxSharedBytes() {
     return maxSharedBytes;
+  }
+
+  /** Warps that a multiprocessor has room for. */
+  int maxWarps() {
+    return maxWarps;
   }
 
   /** Device memory, in bytes. */
@@ -358,6 +369,29 @@ public final class Gpu implements AutoCloseable {
     thread.run(work);
   }
 
+  /**
+   * Runs {@code work}, and tells what each launch in it takes, in their order. Products of cuBLAS
+   * are not among them.
+   */
+  public List<LaunchResources> resources(Runnable work) {
+    return call(
+        () -> {
+          List<LaunchResources> launches = new ArrayList<>();
+          watched = launches;
+          try {
+            work.run();
+          } finally {
+            watched = null;
+          }
+          return launches;
+        });
+  }
+
+  /** True once an error has ended the context: nothing works any more but to close it. */
+  public boolean isLost() {
+    return failed;
+  }
+
   <T> T call(Supplier<T> work) {
     Object[] result = new Object[1];
     run(() -> result[0] = work.get());
@@ -477,6 +511,9 @@ public final class Gpu implements AutoCloseable {
   /** Remembers what a later failure is likely about. */
   void launched(Launch launch) {
     last = launch;
+    if (watched != null) {
+      watched.add(launch.resources());
+    }
   }
 
   /** Throws if {@code rc} is not success. */

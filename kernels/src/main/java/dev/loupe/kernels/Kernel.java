@@ -23,13 +23,26 @@ public final class Kernel {
   private final String name;
   private final Handle handle;
   private final int maxThreads;
+  private final int registers;
+  private final int staticSharedBytes;
   private int sharedBytes = SHARED_BYTES; // that blocks may have now
 
-  private Kernel(Gpu gpu, String name, Handle handle, int maxThreads) {
+  /** On the GPU's thread. */
+  private Kernel(Gpu gpu, String name, Handle handle) {
     this.gpu = gpu;
     this.name = name;
     this.handle = handle;
-    this.maxThreads = maxThreads;
+    maxThreads = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    registers = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS);
+    staticSharedBytes = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+  }
+
+  private int attribute(int attribute) {
+    int[] value = new int[1];
+    gpu.check(
+        JCudaDriver.cuFuncGetAttribute(value, attribute, handle),
+        "asking for the limits of " + name);
+    return value[0];
   }
 
   /** JCuda's handle, which tells its address for calls that JCuda lacks. */
@@ -49,9 +62,32 @@ public final class Kernel {
     return gpu;
   }
 
-  /** Most threads of a block, by its use of registers; at most the device's limit. */
+  /**
+   * Most threads of a block: what it was compiled for or its registers allow, at most the device's
+   * limit.
+   */
   public int maxThreads() {
     return maxThreads;
+  }
+
+  /** Registers of a thread; 0 where the driver does not say. */
+  int registers() {
+    return registers;
+  }
+
+  /** Shared memory of a block before any dynamic one. */
+  int staticSharedBytes() {
+    return staticSharedBytes;
+  }
+
+  /** Blocks that are resident on a multiprocessor at once; on the GPU's thread. */
+  int residentBlocks(int threads, int dynamicSharedBytes) {
+    int[] blocks = new int[1];
+    gpu.check(
+        JCudaDriver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            blocks, handle, threads, dynamicSharedBytes),
+        "asking for the occupancy of " + name);
+    return blocks[0];
   }
 
   Handle handle() {
@@ -79,12 +115,7 @@ public final class Kernel {
       throw new GpuException("there is no kernel %s in %s.cu".formatted(name, file));
     }
     gpu.check(rc, "finding the kernel " + name);
-    int[] threads = new int[1];
-    gpu.check(
-        JCudaDriver.cuFuncGetAttribute(
-            threads, CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, handle),
-        "asking for the limits of " + name);
-    return new Kernel(gpu, name, handle, threads[0]);
+    return new Kernel(gpu, name, handle);
   }
 
   /** Loads a cubin, or has the driver compile PTX; on the GPU's thread. */

@@ -187,6 +187,19 @@ public final class Launch {
     }
   }
 
+  /** What the launch that was put on the stream last takes; on the GPU's thread. */
+  LaunchResources resources() {
+    int threads = blockX * blockY;
+    int warps = Math.ceilDiv(threads, 32);
+    return new LaunchResources(
+        kernel.name(),
+        kernel.registers(),
+        kernel.staticSharedBytes() + sharedBytes,
+        threads,
+        (long) gridX * gridY * gridZ,
+        kernel.residentBlocks(threads, sharedBytes) * warps / (double) gpu.maxWarps());
+  }
+
   @Override
   public String toString() {
     return "%s with grid %d x %d x %d, block %d x %d, %d bytes of shared memory"

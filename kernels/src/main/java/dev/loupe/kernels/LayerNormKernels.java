@@ -31,16 +31,27 @@ public final class LayerNormKernels {
               75));
 
   private final Gpu gpu;
+  private final int threads;
   private final Map<String, Launch> launches = new HashMap<>();
 
   /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public LayerNormKernels(Gpu gpu) {
+    this(gpu, 0);
+  }
+
+  /**
+   * Likewise, to see what the size of a block is worth.
+   *
+   * @param threads of each block, a multiple of 32; 0 for those that each variant chooses
+   */
+  public LayerNormKernels(Gpu gpu, int threads) {
     this.gpu = gpu;
+    this.threads = threads;
   }
 
   /** The variant for rows of {@code width}: v3 where it can, else v2. */
   public Variant variantFor(int width) {
-    return VARIANTS.get(limit(VARIANTS.get(2), width).isEmpty() ? 2 : 1);
+    return VARIANTS.get(reason(VARIANTS.get(2), width).isEmpty() ? 2 : 1);
   }
 
   /** Normalises by {@link #variantFor}. */
@@ -83,7 +94,7 @@ public final class LayerNormKernels {
     check.holds("gamma", gamma, Element.F32, width);
     check.holds("beta", beta, Element.F32, width);
     check.holds("y", y, (long) rows * width);
-    String problem = limit(variant, width);
+    String problem = reason(variant, width);
     if (!(eps > 0)) {
       problem = "eps is %s, not more than 0".formatted(eps);
     } else if (!ELEMENTS.contains(x.element())
@@ -111,20 +122,33 @@ public final class LayerNormKernels {
 
   private void run(Variant variant, Launch launch, int rows, int width) {
     switch (variant.name()) {
-      case "v1" -> launch.run(Math.ceilDiv(rows, 128), 1, 1, 128, 1, 0);
-      case "v2" -> launch.run(rows, 1, 1, 256, 1, 256 / 32 * Float.BYTES);
+      case "v1" -> {
+        int n = threads == 0 ? 128 : threads;
+        launch.run(Math.ceilDiv(rows, n), 1, 1, n, 1, 0);
+      }
+      case "v2" -> {
+        int n = threads == 0 ? 256 : threads;
+        launch.run(rows, 1, 1, n, 1, n / 32 * Float.BYTES);
+      }
       default -> {
-        // few rows: one warp a block, so that all multiprocessors take part
-        int warps = rows < 4 * gpu.multiprocessors() ? 1 : 4;
-        while (warps > 1 && warps * width > gpu.maxSharedBytes() / Float.BYTES) {
-          warps /= 2;
-        }
+        int warps = threads == 0 ? warps(rows, width) : threads / 32;
         launch.run(Math.ceilDiv(rows, warps), 1, 1, 32 * warps, 1, warps * width * Float.BYTES);
       }
     }
   }
 
-  private String limit(Variant variant, int width) {
+  /** Of v3, each with a row. */
+  private int warps(int rows, int width) {
+    // few rows: one warp a block, so that all multiprocessors take part
+    int warps = rows < 4 * gpu.multiprocessors() ? 1 : 4;
+    while (warps > 1 && warps * width > gpu.maxSharedBytes() / Float.BYTES) {
+      warps /= 2;
+    }
+    return warps;
+  }
+
+  /** Why a variant does not take rows of {@code width} on this card; empty if it does. */
+  public String reason(Variant variant, int width) {
     if (!VARIANTS.contains(variant)) {
       return "not a variant of layernorm";
     }

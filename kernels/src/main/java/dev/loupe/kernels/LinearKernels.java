@@ -67,6 +67,21 @@ public final class LinearKernels {
     return prepare(variantFor(map), map, x, epilogue);
   }
 
+  /** Why a variant does not take a W of {@code in} columns on this card; empty if it does. */
+  public String reason(Variant variant, Element element, int in) {
+    if (!variant.elements().contains(element)) {
+      return "no kernel for W in " + element;
+    }
+    if (gpu.computeCapability() < variant.minComputeCapability()) {
+      return "needs compute capability %s, this card has %s; use v3"
+          .formatted(dotted(variant.minComputeCapability()), dotted(gpu.computeCapability()));
+    }
+    return variant.name().equals("v4") && !LinearMap.rowsAre16Bytes(element, in)
+        ? "in is %d, not a multiple of %d, so rows of W are not multiples of 16 bytes; use v3"
+            .formatted(in, 16 / element.bytes())
+        : "";
+  }
+
   /**
    * Prepares a call.
    *
@@ -84,22 +99,9 @@ public final class LinearKernels {
       throw new IllegalArgumentException(
           "linear: %s %s is not a variant of linear".formatted(variant.family(), variant.name()));
     }
-    if (!variant.elements().contains(element)) {
-      throw new IllegalArgumentException(
-          "%s: no kernel for W in %s".formatted(check.operation(), element));
-    }
-    if (gpu.computeCapability() < variant.minComputeCapability()) {
-      throw new IllegalArgumentException(
-          "%s needs compute capability %s, this card has %s; use v3"
-              .formatted(
-                  check.operation(),
-                  dotted(variant.minComputeCapability()),
-                  dotted(gpu.computeCapability())));
-    }
-    if (variant.name().equals("v4") && !map.rowsAre16Bytes()) {
-      throw new IllegalArgumentException(
-          "%s: in is %d, not a multiple of %d, so rows of W are not multiples of 16 bytes; use v3"
-              .formatted(check.operation(), map.in(), 16 / element.bytes()));
+    String reason = reason(variant, element, map.in());
+    if (!reason.isEmpty()) {
+      throw new IllegalArgumentException("%s: %s".formatted(check.operation(), reason));
     }
     LinearArguments arguments = new LinearArguments(check, map, x, epilogue);
     String wide = x.element() == element ? "" : "_x32";

@@ -49,6 +49,10 @@ public record LinearMap(
 
   /** True if every row of W starts at a multiple of 16 bytes. */
   boolean rowsAre16Bytes() {
-    return (long) in * weight.element().bytes() % 16 == 0;
+    return rowsAre16Bytes(weight.element(), in);
+  }
+
+  static boolean rowsAre16Bytes(Element element, int in) {
+    return (long) in * element.bytes() % 16 == 0;
   }
 }

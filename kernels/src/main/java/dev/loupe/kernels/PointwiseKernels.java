@@ -28,11 +28,22 @@ public final class PointwiseKernels {
   private static final long MOST = (long) Integer.MAX_VALUE * THREADS * PER_THREAD;
 
   private final Gpu gpu;
+  private final int threads;
   private final Map<String, Launch> launches = new HashMap<>();
 
   /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public PointwiseKernels(Gpu gpu) {
+    this(gpu, THREADS);
+  }
+
+  /**
+   * Likewise, to see what the size of a block is worth.
+   *
+   * @param threads of each block, 32 or more
+   */
+  public PointwiseKernels(Gpu gpu, int threads) {
     this.gpu = gpu;
+    this.threads = threads;
   }
 
   /**
@@ -133,8 +144,8 @@ public final class PointwiseKernels {
     }
   }
 
-  private static void run(Launch launch, long n) {
-    long blocks = Math.ceilDiv(n, (long) THREADS * PER_THREAD);
-    launch.run(Math.toIntExact(blocks), 1, 1, THREADS, 1, 0);
+  private void run(Launch launch, long n) {
+    long blocks = Math.ceilDiv(n, (long) threads * PER_THREAD);
+    launch.run(Math.toIntExact(blocks), 1, 1, threads, 1, 0);
   }
 }

@@ -37,6 +37,7 @@ public final class SampleKernels {
   private static final int SHARED_BYTES = 25240; // sizeof(Shared) in sample.cu
 
   private final Gpu gpu;
+  private final int threads;
   private final Launch sample;
   private final Launch argmax;
   private final Launch softmax;
@@ -66,9 +67,9 @@ public final class SampleKernels {
       return Math.ceilDiv(vocabulary, 32);
     }
 
-    /** Threads of a row's block: four ids or more each. */
-    private int threads() {
-      return Math.clamp(Integer.highestOneBit(vocabulary / 4 + 1), 64, 1024);
+    /** Threads of a row's block, if nobody says: four ids or more each. */
+    private int threads(int said) {
+      return said != 0 ? said : Math.clamp(Integer.highestOneBit(vocabulary / 4 + 1), 64, 1024);
     }
   }
 
@@ -90,7 +91,17 @@ public final class SampleKernels {
    * @throws GpuException if there are none for this card and driver
    */
   public SampleKernels(Gpu gpu) {
+    this(gpu, 0);
+  }
+
+  /**
+   * Likewise, to see what the size of a block is worth.
+   *
+   * @param threads of each block, a power of two of 64 to 1024; 0 for those that suit the rows
+   */
+  public SampleKernels(Gpu gpu, int threads) {
     this.gpu = gpu;
+    this.threads = threads;
     sample =
         new Launch(
             gpu.kernel("sample", "sample_v1_f32"),
@@ -143,19 +154,6 @@ public final class SampleKernels {
       DeviceBuffer positions,
       SamplingOptions options,
       Chosen chosen) {
-    sample(logits, allowed, seen, samples, positions, options, chosen, logits.threads());
-  }
-
-  /** The same in blocks of {@code threads}, a power of two of 64 to 1024. */
-  void sample(
-      Logits logits,
-      @Nullable DeviceBuffer allowed,
-      @Nullable DeviceBuffer seen,
-      DeviceBuffer samples,
-      DeviceBuffer positions,
-      SamplingOptions options,
-      Chosen chosen,
-      int threads) {
     BufferCheck check = new BufferCheck("sample", gpu);
     logits.check(check, MAX_VOCABULARY);
     int rows = logits.rows();
@@ -183,7 +181,7 @@ public final class SampleKernels {
         .set(14, leastScore(options.minP()))
         .set(15, options.repetitionPenalty())
         .set(16, options.seed())
-        .run(rows, 1, 1, threads, 1, SHARED_BYTES);
+        .run(rows, 1, 1, logits.threads(threads), 1, SHARED_BYTES);
   }
 
   /**
@@ -207,7 +205,7 @@ public final class SampleKernels {
         .set(3, errors)
         .set(4, logits.vocabulary())
         .set(5, logits.stride())
-        .run(logits.rows(), 1, 1, logits.threads(), 1, SHARED_BYTES);
+        .run(logits.rows(), 1, 1, logits.threads(threads), 1, SHARED_BYTES);
   }
 
   /**
@@ -226,7 +224,7 @@ public final class SampleKernels {
       throw new IllegalArgumentException(
           "softmax: temperature is %s, not more than 0".formatted(temperature));
     }
-    int threads = logits.threads();
+    int n = logits.threads(threads);
     softmax
         .set(0, logits.values())
         .set(1, y)
@@ -234,7 +232,7 @@ public final class SampleKernels {
         .set(3, logits.stride())
         .set(4, temperature)
         .set(5, log ? 1 : 0)
-        .run(logits.rows(), 1, 1, threads, 1, threads / 32 * Float.BYTES);
+        .run(logits.rows(), 1, 1, n, 1, n / 32 * Float.BYTES);
   }
 
   /** The least float from log(minP) on. */

@@ -84,7 +84,7 @@ class GpuResultsTest {
   void everyLineOfTheBenchmarksHasItsRow() throws Exception {
     List<String> lines = new ArrayList<>();
     try (Gpu gpu = Emulator.open()) {
-      KernelBenchmark.run(gpu, KernelBenchmark.tiny(), 1, 1e-3, 64, lines::add);
+      KernelBenchmark.run(gpu, KernelBenchmark.tiny(), 1, 1 << 20, 64, lines::add);
       MicroBenchmark micro = new MicroBenchmark(gpu);
       for (MicroBenchmark.Edge edge : MicroBenchmark.Edge.values()) {
         micro.time(edge, 2, 4, 1, lines::add);

@@ -10,10 +10,8 @@ import java.util.stream.Stream;
  * card's own ceilings: the bandwidth of a copy and the rate of a large matrix product. A line of
  * JSON for each.
  *
- * <p>Before each launch the GPU copies more than its cache holds: weights of a real step are not in
- * the cache either, and while it copies the host puts the launch and the events on the stream, so
- * that the time is the GPU's alone. A launch that does next to nothing still takes the time between
- * two events; that of {@code step} is about this.
+ * <p>Caches are cold ({@link ColdTimer}). A launch that does next to nothing still takes the time
+ * between two events; that of {@code step} is about this.
  */
 final class KernelBenchmark {
   /** A prompt of 1,024 tokens and a row that sees as many; maps of the last 64 rows. */
@@ -30,36 +28,27 @@ final class KernelBenchmark {
           64,
           1024);
 
-  private static final long FLUSHED = 512L << 20; // bytes; caches go to 126 MB (B200)
-  private static final long COPIED = 1L << 30;
   private static final int PRODUCT = 8192; // rows and columns of the large product
 
   private final Gpu gpu;
   private final int samples;
   private final Consumer<String> out;
-  private final DeviceBuffer from;
-  private final DeviceBuffer to;
+  private final ColdTimer timer;
 
-  /**
-   * @param scale of the large buffers; 1 but on the emulator
-   */
-  private KernelBenchmark(Gpu gpu, int samples, double scale, Consumer<String> out) {
+  private KernelBenchmark(Gpu gpu, int samples, ColdTimer timer, Consumer<String> out) {
     this.gpu = gpu;
     this.samples = samples;
+    this.timer = timer;
     this.out = out;
-    long bytes = Math.min((long) (COPIED * scale), gpu.freeBytes() / 4);
-    from = gpu.allocate(Element.I8, bytes);
-    to = gpu.allocate(Element.I8, bytes);
-    from.fill((byte) 1);
   }
 
   public static void main(String[] args) {
     try (Gpu gpu = Emulator.open()) {
       if (Emulator.isDriver()) {
         System.out.println("emulated: nothing here is a GPU's time, tiny shapes, one sample");
-        run(gpu, tiny(), 1, 1e-3, 64, System.out::println);
+        run(gpu, tiny(), 1, 1 << 20, 64, System.out::println);
       } else {
-        run(gpu, GPT2, 30, 1, PRODUCT, System.out::println);
+        run(gpu, GPT2, 30, ColdTimer.USUAL_BYTES, PRODUCT, System.out::println);
       }
     }
   }
@@ -80,17 +69,18 @@ final class KernelBenchmark {
   }
 
   /**
+   * @param copied bytes that a copy takes
    * @param product rows and columns of the large product
    */
   static void run(
       Gpu gpu,
       VariantRuns.Shapes shapes,
       int samples,
-      double scale,
+      long copied,
       int product,
       Consumer<String> out) {
-    KernelBenchmark benchmark = new KernelBenchmark(gpu, samples, scale, out);
-    try {
+    try (ColdTimer timer = new ColdTimer(gpu, copied)) {
+      KernelBenchmark benchmark = new KernelBenchmark(gpu, samples, timer, out);
       benchmark.copy();
       for (Variant v : KernelCatalogue.all()) {
         for (Element e : v.elements().stream().sorted().toList()) {
@@ -100,9 +90,6 @@ final class KernelBenchmark {
         }
       }
       benchmark.product(product); // last, as a broken cuBLAS ends the program
-    } finally {
-      benchmark.from.close();
-      benchmark.to.close();
     }
   }
 
@@ -140,21 +127,12 @@ final class KernelBenchmark {
   }
 
   private Spread microseconds(Runnable work) {
-    long flushed = Math.min(FLUSHED, from.elements());
-    return Spread.of(
-        3,
-        samples,
-        () ->
-            gpu.call(
-                () -> {
-                  to.copyFrom(from, flushed);
-                  return 1e3 * gpu.milliseconds(work);
-                }));
+    return Spread.of(3, samples, () -> timer.microseconds(work));
   }
 
   private void copy() {
-    long bytes = from.elements();
-    Spread us = Spread.of(3, samples, () -> 1e3 * gpu.milliseconds(() -> to.copyFrom(from, bytes)));
+    long bytes = timer.copiedBytes();
+    Spread us = Spread.of(3, samples, timer::copyMicroseconds);
     out.accept(
         "{\"ceiling\": \"copy\", \"shape\": \"%s\", \"GB_per_s\": %s}"
             .formatted(Gpu.size(bytes), us.rate(2e-3 * bytes).json()));

@@ -10,8 +10,12 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -135,6 +139,53 @@ class LaunchTest {
       launch.run(1, 1, 1, 256, 1, shared);
     }
     assertArrayEquals(constant(5), content(x));
+  }
+
+  @Test
+  void tellsWhatALaunchTakes() {
+    launch.set(0, x).set(1, y).set(2, (long) N);
+    List<LaunchResources> all =
+        gpu.resources(
+            () -> {
+              launch.run(3, 1, 1, 256, 1, 16);
+              launch.run(1, 1, 1, 33, 1, gpu.maxSharedBytes());
+            });
+    assertEquals(2, all.size());
+    float[] sums = content(x);
+    assertEquals(2, sums[0], "both ran");
+    assertEquals(1, sums[N - 1], "one of them in full");
+    LaunchResources first = all.getFirst();
+    assertEquals("pointwise_residual_f32", first.kernel());
+    assertEquals(256, first.threads());
+    assertEquals(3, first.blocks());
+    assertEquals(768, first.allThreads());
+    assertEquals(16, first.sharedBytes());
+    assertEquals(1, first.occupancy(), "few registers, and blocks of 8 warps");
+    double alone = all.getLast().occupancy(); // all shared memory, two warps
+    assertEquals(2.0 / gpu.maxWarps(), alone);
+    assertEquals(List.of(), gpu.resources(() -> {}));
+  }
+
+  /** The emulator reads the images: registers, the largest block, and from them the occupancy. */
+  @Test
+  @OnDevice(emulated = true)
+  void theCompilersFiguresCount() throws Exception {
+    Assumptions.assumeFalse(KernelImages.sources().isEmpty(), "no nvcc");
+    Kernel wide = gpu.kernel("layernorm", "layernorm_v2_f32");
+    Kernel many = gpu.kernel("attention", "attention_v5_d80_f16");
+    assertEquals(1024, wide.maxThreads());
+    assertEquals(128, many.maxThreads());
+    int registers = 0;
+    for (String line : Files.readAllLines(Path.of("resources.tsv"))) {
+      if (line.startsWith("attention_v5_d80_f16\tsm_80\t")) {
+        registers = Integer.parseInt(line.split("\t", -1)[2]);
+      }
+    }
+    assertEquals(registers, many.registers());
+    int[] blocks = new int[1];
+    gpu.run(() -> blocks[0] = many.residentBlocks(128, 0));
+    // a file of 16,384 registers serves one of four warps, 256 at a time
+    assertEquals(16_384 / (Math.ceilDiv(registers * 32, 256) * 256), blocks[0]);
   }
 
   @Test

@@ -296,7 +296,7 @@ class LinearKernelsTest {
       assertEquals("v3", kernels.variantFor(b.map).name());
       Output out = new Output(b.target(F32), Activation.NONE);
       assertEquals(
-          "linear v4 needs compute capability 8.0, this card has 7.5; use v3",
+          "linear v4: needs compute capability 8.0, this card has 7.5; use v3",
           Refusal.ofArguments(
               () -> kernels.prepare(LinearKernels.VARIANTS.getLast(), b.map, b.x, out)));
     } finally {

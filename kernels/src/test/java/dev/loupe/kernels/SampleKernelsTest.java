@@ -373,15 +373,15 @@ class SampleKernelsTest {
       for (DeviceBuffer result : List.of(ids, logprobs, ranks, errors)) {
         result.fill((byte) 0x55);
       }
-      kernels.sample(
-          new SampleKernels.Logits(logits, n, vocabulary, stride),
-          rows.allowed == null ? null : allowed,
-          seen,
-          samples,
-          positions,
-          options,
-          new SampleKernels.Chosen(ids, logprobs, ranks, errors),
-          threads);
+      new SampleKernels(gpu, threads)
+          .sample(
+              new SampleKernels.Logits(logits, n, vocabulary, stride),
+              rows.allowed == null ? null : allowed,
+              seen,
+              samples,
+              positions,
+              options,
+              new SampleKernels.Chosen(ids, logprobs, ranks, errors));
       ids.download(outcome.ids);
       logprobs.download(outcome.logprobs);
       ranks.download(outcome.ranks);

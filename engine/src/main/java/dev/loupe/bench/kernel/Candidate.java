@@ -24,7 +24,9 @@ public interface Candidate {
    * Allocates what it needs, takes over the inputs, and has its code compiled where that happens as
    * it runs.
    *
-   * @throws OutOfMemoryError if there is no room for them
+   * @throws OutOfMemoryError or GpuMemoryException if there is no room for them
+   * @throws IllegalArgumentException if it does not take the shape, for a reason that {@link
+   *     #refuses} does not know
    */
   Run prepare(Problem problem);
 

@@ -20,6 +20,14 @@ public interface Device extends AutoCloseable {
    */
   List<Candidate> candidates(Operation operation, Precision precision);
 
+  /**
+   * The ladder once for each size of a block of threads, {@code v1@128}; who has its size compiled
+   * in says so by refusing. Empty where there are no blocks, as on a CPU.
+   */
+  default List<Candidate> sweep(Operation operation, Precision precision) {
+    return List.of();
+  }
+
   /** Shapes to compare on unless others are asked for, those of GPT-2 124M. */
   List<Shape> usualShapes(Operation operation);
 

@@ -1,8 +1,10 @@
 package dev.loupe.bench.kernel;
 
+import dev.loupe.BackendException;
 import dev.loupe.Precision;
 import dev.loupe.bench.kernel.Device.Roofline;
 import dev.loupe.bench.kernel.Measurement.Status;
+import dev.loupe.kernels.GpuMemoryException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -95,6 +97,7 @@ public final class KernelComparison {
    * @param names of the candidates that take part; all if empty
    * @return in the order of shapes, precisions, and the ladder; fewer if the listener ended it
    * @throws IllegalArgumentException if no candidate has one of the names, or there is none
+   * @throws BackendException if the device is lost; the listener has heard what was measured
    */
   public static List<Measurement> run(
       Device device,
@@ -163,7 +166,12 @@ public final class KernelComparison {
         }
       }
       Roofline before = device.measure(problem.precision());
-      sample(entries);
+      try {
+        sample(entries);
+      } catch (BackendException e) {
+        listener.measured(results(problem, entries, before));
+        throw e;
+      }
       Roofline roofline = before.orBetter(device.measure(problem.precision()));
       for (Entry entry : entries) {
         attempt(entry, () -> check(entry, problem, checked, expected)); // an error that moves
@@ -193,8 +201,13 @@ public final class KernelComparison {
     }
     try {
       work.run();
-    } catch (OutOfMemoryError e) {
+    } catch (OutOfMemoryError | GpuMemoryException e) {
       entry.is(Status.LEFT_OUT, "no room: " + e.getMessage());
+    } catch (IllegalArgumentException e) { // a limit that only the launch knows
+      entry.is(Status.LEFT_OUT, String.valueOf(e.getMessage()));
+    } catch (BackendException e) { // nobody can go on
+      entry.is(Status.WRONG, "fails: " + e.getMessage());
+      throw e;
     } catch (RuntimeException e) {
       entry.is(Status.WRONG, "fails: " + e.getMessage());
     }
