@@ -96,12 +96,10 @@ public record BenchReport(
   }
 
   private long mapBytes(Maps maps) {
-    int layers =
-        switch (maps) {
-          case NONE -> 0;
-          case ONE -> 1;
-          case ALL -> model.config().nLayer();
-        };
+    if (maps == Maps.NONE) {
+      return 0;
+    }
+    int layers = Benchmark.selection(maps).of(model.config()).layers().size();
     return Work.mapBytes(model.config(), layers, tokens());
   }
 

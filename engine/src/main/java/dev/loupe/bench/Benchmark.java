@@ -211,8 +211,7 @@ public final class Benchmark {
             .sampling(Sampling.greedy())
             .listener(new Relay(number));
     if (maps != Maps.NONE) {
-      AttentionSelection all = AttentionSelection.all();
-      request.attention(maps == Maps.ALL ? all : all.layers(0));
+      request.attention(selection(maps));
     }
     try {
       Generation run = loupe.run(request).getFirst();
@@ -231,6 +230,12 @@ public final class Benchmark {
       memory = memory.orMore(Memory.now(loupe));
     }
     return listener.progress(run, part);
+  }
+
+  /** What is kept where maps are; not of NONE. */
+  static AttentionSelection selection(Maps maps) {
+    AttentionSelection all = AttentionSelection.all();
+    return maps == Maps.ALL ? all : all.layers(0);
   }
 
   /** Random tokens, but none that stands for the end of a text. */

@@ -201,6 +201,15 @@ class BenchReportTest {
     assertEquals(OptionalLong.empty(), Memory.peak(folder.resolve("none")));
   }
 
+  @Test
+  void memoryIsTheMostThatWasSeen() {
+    Memory first = new Memory(OptionalLong.of(7), 5, OptionalLong.empty());
+    Memory second = new Memory(OptionalLong.of(3), 6, OptionalLong.of(2));
+    Memory both = new Memory(OptionalLong.of(7), 6, OptionalLong.of(2));
+    assertEquals(both, first.orMore(second));
+    assertEquals(both, second.orMore(first));
+  }
+
   /** Each run is held against its own moment: 50%, 100% and 25% of them. */
   @Test
   void aMachineThatVaries() {
