@@ -25,6 +25,10 @@ final class VectorLoops implements InnerLoops {
   private static final int W = F.length();
   // AVX-512 has 32 registers, narrower vectors have 16: sums, two of a panel, one of x
   private static final int TILE_ROWS = W == 16 ? 8 : 4;
+
+  /** What arenas allocate. */
+  private static final Class<?> NATIVE = MemorySegment.NULL.getClass();
+
   private static final ByteOrder LE = ByteOrder.LITTLE_ENDIAN;
   private static final int ROUNDER_BITS = Float.floatToRawIntBits(ROUNDER);
 
@@ -74,6 +78,21 @@ final class VectorLoops implements InnerLoops {
     return F.vectorBitSize() + "-bit vectors";
   }
 
+  /**
+   * The same segment, of which the compiler then knows that it is no Java array. It would have to
+   * go by what the JDK's own code has seen in this process, arrays among it, and make loads that
+   * could be either; these took 14 ms for attention that takes 4.5. Called at the start of each
+   * method whose loops load: once for every load was too much code to be compiled whole (9 ms).
+   */
+  private static MemorySegment known(MemorySegment s) {
+    return s.getClass() == NATIVE ? s : other(s);
+  }
+
+  /** Of which nothing is known: a branch that does something else, or there would be none. */
+  private static MemorySegment other(MemorySegment s) {
+    return s;
+  }
+
   private static FloatVector load(MemorySegment s, long offset) {
     return FloatVector.fromMemorySegment(F, s, offset, LE);
   }
@@ -95,6 +114,7 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public void widen(Panels w, int panel, MemorySegment dst) {
+    dst = known(dst);
     int n = w.in() * w.columns();
     long from = w.offset(panel);
     switch (w.type()) {
@@ -176,6 +196,8 @@ final class VectorLoops implements InnerLoops {
   @Override
   public void multiplyOne(
       MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment sums) {
+    x = known(x);
+    sums = known(sums);
     int p = 0;
     if (panels == STREAMS && (w.type() != Panels.Type.F16 || scales(x, xOffset, w.in()))) {
       multiplyFour(x, xOffset, w, panel, sums);
@@ -188,6 +210,8 @@ final class VectorLoops implements InnerLoops {
 
   private void multiplyFour(
       MemorySegment x, long xOffset, Panels w, int panel, MemorySegment sums) {
+    x = known(x);
+    sums = known(sums);
     int in = w.in();
     MemorySegment data = w.data();
     long start = w.offset(panel);
@@ -228,6 +252,9 @@ final class VectorLoops implements InnerLoops {
       MemorySegment to,
       long toOffset,
       long toStride) {
+    from = known(from);
+    scales = known(scales);
+    to = known(to);
     FloatVector p = load(scales, scalesOffset);
     FloatVector q = load(scales, scalesOffset + 4L * W);
     for (int m = 0; m < rows; m++) {
@@ -242,6 +269,8 @@ final class VectorLoops implements InnerLoops {
 
   private void multiplyPanel(
       MemorySegment x, long xOffset, Panels w, int panel, MemorySegment sums, long at) {
+    x = known(x);
+    sums = known(sums);
     int in = w.in();
     MemorySegment data = w.data();
     long start = w.offset(panel);
@@ -273,6 +302,9 @@ final class VectorLoops implements InnerLoops {
       long stride,
       MemorySegment sums,
       long at) {
+    x = known(x);
+    w = known(w);
+    sums = known(sums);
     FloatVector s0 = load(sums, at);
     FloatVector s1 = load(sums, at + 4L * W);
     FloatVector s2 = load(sums, at + 8L * W);
@@ -315,6 +347,9 @@ final class VectorLoops implements InnerLoops {
       long start,
       MemorySegment sums,
       long at) {
+    x = known(x);
+    w = known(w);
+    sums = known(sums);
     FloatVector s0 = load(sums, at);
     FloatVector s1 = load(sums, at + 4L * W);
     long p0 = start;
@@ -337,6 +372,9 @@ final class VectorLoops implements InnerLoops {
       long stride,
       MemorySegment sums,
       long at) {
+    x = known(x);
+    w = known(w);
+    sums = known(sums);
     FloatVector s0 = load(sums, at);
     FloatVector s1 = load(sums, at + 4L * W);
     FloatVector s2 = load(sums, at + 8L * W);
@@ -383,6 +421,9 @@ final class VectorLoops implements InnerLoops {
       long start,
       MemorySegment sums,
       long at) {
+    x = known(x);
+    w = known(w);
+    sums = known(sums);
     FloatVector s0 = load(sums, at);
     FloatVector s1 = load(sums, at + 4L * W);
     long p0 = start;
@@ -406,6 +447,9 @@ final class VectorLoops implements InnerLoops {
       long stride,
       MemorySegment sums,
       long at) {
+    x = known(x);
+    w = known(w);
+    sums = known(sums);
     FloatVector s0 = load(sums, at);
     FloatVector s1 = load(sums, at + 4L * W);
     FloatVector s2 = load(sums, at + 8L * W);
@@ -437,6 +481,9 @@ final class VectorLoops implements InnerLoops {
       long start,
       MemorySegment sums,
       long at) {
+    x = known(x);
+    w = known(w);
+    sums = known(sums);
     FloatVector s0 = load(sums, at);
     FloatVector s1 = load(sums, at + 4L * W);
     long p0 = start;
@@ -460,6 +507,9 @@ final class VectorLoops implements InnerLoops {
       long stride,
       MemorySegment sums,
       long at) {
+    x = known(x);
+    w = known(w);
+    sums = known(sums);
     FloatVector s0 = load(sums, at);
     FloatVector s1 = load(sums, at + 4L * W);
     FloatVector s2 = load(sums, at + 8L * W);
@@ -502,6 +552,9 @@ final class VectorLoops implements InnerLoops {
       long start,
       MemorySegment sums,
       long at) {
+    x = known(x);
+    w = known(w);
+    sums = known(sums);
     FloatVector s0 = load(sums, at);
     FloatVector s1 = load(sums, at + 4L * W);
     long p0 = start;
@@ -530,6 +583,10 @@ final class VectorLoops implements InnerLoops {
       MemorySegment tile,
       long tileOffset,
       long tileStride) {
+    x = known(x);
+    w = known(w);
+    start = known(start);
+    tile = known(tile);
     int m = 0;
     if (rows == 8) {
       eightRows(
@@ -557,6 +614,10 @@ final class VectorLoops implements InnerLoops {
       MemorySegment start,
       MemorySegment tile,
       long to) {
+    x = known(x);
+    w = known(w);
+    start = known(start);
+    tile = known(tile);
     FloatVector a = load(start, 0);
     FloatVector b = load(start, 4L * W);
     for (int k = 0; k < inner; k++) {
@@ -581,6 +642,10 @@ final class VectorLoops implements InnerLoops {
       MemorySegment tile,
       long t0,
       long tStride) {
+    x = known(x);
+    w = known(w);
+    start = known(start);
+    tile = known(tile);
     long x1 = x0 + xStride;
     long x2 = x1 + xStride;
     long x3 = x2 + xStride;
@@ -632,6 +697,10 @@ final class VectorLoops implements InnerLoops {
       MemorySegment tile,
       long t0,
       long tStride) {
+    x = known(x);
+    w = known(w);
+    start = known(start);
+    tile = known(tile);
     long x1 = x0 + xStride;
     long x2 = x1 + xStride;
     long x3 = x2 + xStride;
@@ -705,6 +774,8 @@ final class VectorLoops implements InnerLoops {
   @Override
   public void scaleAdd(
       MemorySegment to, long toOffset, float factor, MemorySegment from, long fromOffset, int n) {
+    to = known(to);
+    from = known(from);
     FloatVector f = FloatVector.broadcast(F, factor);
     int whole = n - n % W;
     for (int i = 0; i < whole; i += W) {
@@ -717,6 +788,8 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public void scale(MemorySegment x, long xOffset, int n, float factor, MemorySegment to, long at) {
+    x = known(x);
+    to = known(to);
     int whole = n - n % W;
     for (int i = 0; i < whole; i += W) {
       load(x, xOffset + 4L * i).mul(factor).intoMemorySegment(to, at + 4L * i, LE);
@@ -726,6 +799,7 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public float sum(MemorySegment x, long xOffset, int n) {
+    x = known(x);
     int whole = n - n % LANES;
     for (int part = 0; part < LANES; part += W) {
       FloatVector a = FloatVector.zero(F);
@@ -742,6 +816,7 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public float sumOfSquares(MemorySegment x, long xOffset, int n, float mean) {
+    x = known(x);
     int whole = n - n % LANES;
     for (int part = 0; part < LANES; part += W) {
       FloatVector a = FloatVector.zero(F);
@@ -769,6 +844,10 @@ final class VectorLoops implements InnerLoops {
       MemorySegment bias,
       MemorySegment out,
       long outOffset) {
+    x = known(x);
+    weight = known(weight);
+    bias = known(bias);
+    out = known(out);
     int whole = n - n % W;
     for (int i = 0; i < whole; i += W) {
       load(x, xOffset + 4L * i)
@@ -782,6 +861,7 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public void activate(Activation f, MemorySegment x, long xOffset, int n) {
+    x = known(x);
     int whole = n - n % W;
     switch (f) {
       case GELU_NEW -> {
@@ -819,6 +899,7 @@ final class VectorLoops implements InnerLoops {
   }
 
   private static void timesSigmoid(FloatVector v, FloatVector z, MemorySegment x, long offset) {
+    x = known(x);
     v.div(exp(z.neg()).add(1)).intoMemorySegment(x, offset, LE);
   }
 
@@ -860,6 +941,7 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public float scaleScores(MemorySegment scores, long offset, int n, float scale, float max) {
+    scores = known(scores);
     ScalarLoops.hide(scores, offset, n);
     FloatVector before = FloatVector.broadcast(F, max);
     FloatVector most = before;
@@ -877,6 +959,8 @@ final class VectorLoops implements InnerLoops {
   @Override
   public void exponentials(
       MemorySegment x, long offset, float shift, float factor, MemorySegment sums, long at) {
+    x = known(x);
+    sums = known(sums);
     for (int part = 0; part < LANES; part += W) {
       FloatVector sum = load(sums, at + 4L * part).mul(factor);
       for (int j = part; j < KEYS; j += LANES) {
