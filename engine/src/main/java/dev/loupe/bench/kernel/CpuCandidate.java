@@ -1,10 +1,8 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.Precision;
-import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
-import dev.loupe.ops.cpu.CpuOps;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import org.jspecify.annotations.Nullable;
@@ -12,17 +10,16 @@ import org.jspecify.annotations.Nullable;
 /**
  * A way to compute an operation on the CPU.
  *
- * @param textbook whether it is a textbook's loops, which make about an operation a nanosecond
  * @param backend what it computes with
+ * @param textbook loops to compute with instead, which make about an operation a nanosecond
  */
 record CpuCandidate(
     String name,
     String idea,
     Precision precision,
-    boolean textbook,
     CpuDevice device,
-    CpuDevice.Backend backend,
-    Kernel kernel)
+    CpuDevice.Key backend,
+    @Nullable Textbook textbook)
     implements Candidate {
   static final ValueLayout.OfFloat F32 =
       ValueLayout.JAVA_FLOAT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
@@ -32,18 +29,16 @@ record CpuCandidate(
   private static final long WARM_UP_NANOS = 300_000_000;
   private static final int GROUP = 64; // inputs that share a scale in int8
 
-  /** Makes a computation of a problem. */
+  /** A textbook's loops for a problem. */
   @FunctionalInterface
-  interface Kernel {
+  interface Textbook {
     /**
      * Takes over the inputs.
      *
-     * @param ops what it computes with; textbook loops have no use for it
-     * @param arena for what it needs
-     * @param out its outputs, in the order of {@link Problem#outputs}
+     * @param out the outputs, in the order of {@link Problem#outputs}
      * @return what computes them, any number of times
      */
-    Runnable of(CpuOps ops, Problem problem, TensorArena arena, Tensor out);
+    Runnable of(Problem problem, Tensor out);
   }
 
   @Override
@@ -53,7 +48,7 @@ record CpuCandidate(
       return "needs %d MB, there are %d for it".formatted(needed >> 20, device.room() >> 20);
     }
     double seconds = work(shape).operations() / TEXTBOOK_OPERATIONS;
-    return textbook && seconds > MOST_SECONDS
+    return textbook != null && seconds > MOST_SECONDS
         ? "would take about %.0f seconds a run".formatted(seconds)
         : "";
   }
@@ -61,7 +56,7 @@ record CpuCandidate(
   /** About what a run takes: inputs in a layout of its own, outputs, and a head's scores. */
   private long bytes(Shape shape) {
     double bytes = 2 * Problem.Work.of(shape, Float.BYTES, Float.BYTES).bytes();
-    if (textbook && shape.operation() == Operation.ATTENTION) {
+    if (textbook != null && shape.operation() == Operation.ATTENTION) {
       bytes += (double) Float.BYTES * shape.size("T") * shape.size("T");
     }
     return (long) bytes;
@@ -83,12 +78,13 @@ record CpuCandidate(
 
   @Override
   public Candidate.Run prepare(Problem problem) {
-    CpuOps ops = device.ops(backend, precision);
-    TensorArena arena = ops.arena();
+    CpuBackend computing = device.open(backend);
+    TensorArena arena = computing.arena();
     try {
       Tensor out = output(problem.shape(), arena);
-      Run run =
-          new Run(ops, arena, out, kernel.of(ops, problem, arena, out), bytes(problem.shape()));
+      Runnable kernel =
+          textbook == null ? computing.kernel(problem, arena, out) : textbook.of(problem, out);
+      Run run = new Run(computing, arena, out, kernel, bytes(problem.shape()));
       run.compile();
       return run;
     } catch (RuntimeException | Error e) {
@@ -109,22 +105,18 @@ record CpuCandidate(
   }
 
   private final class Run implements Candidate.Run {
-    private final CpuOps ops;
+    private final CpuBackend computing;
     private final TensorArena arena;
     private final Tensor out;
     private final Runnable kernel;
     private final long bytes;
-    private final Tensor tiny;
-    private final LayerNorm norm;
 
-    Run(CpuOps ops, TensorArena arena, Tensor out, Runnable kernel, long bytes) {
-      this.ops = ops;
+    Run(CpuBackend computing, TensorArena arena, Tensor out, Runnable kernel, long bytes) {
+      this.computing = computing;
       this.arena = arena;
       this.out = out;
       this.kernel = kernel;
       this.bytes = bytes;
-      tiny = arena.allocate(backend.threads(), 1);
-      norm = new LayerNorm(arena.allocate(1, 1), arena.allocate(1, 1), 1);
       device.take(bytes);
     }
 
@@ -144,7 +136,7 @@ record CpuCandidate(
     @Override
     public double microseconds() {
       device.coolCaches();
-      ops.layerNorm(tiny, norm, tiny); // wakes threads that fell asleep: in a model they seldom do
+      computing.wake(); // in a model threads seldom fall asleep
       long start = System.nanoTime();
       kernel.run();
       return (System.nanoTime() - start) / 1e3;

@@ -4,7 +4,6 @@ import com.sun.management.OperatingSystemMXBean;
 import dev.loupe.Precision;
 import dev.loupe.bench.Ceilings;
 import dev.loupe.bench.Machine;
-import dev.loupe.ops.cpu.CpuOps;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -24,7 +23,7 @@ public final class CpuDevice implements Device {
   private final int vectorBits; // 0: there are no vectors
   private final boolean vectors;
   private final ColdCaches caches;
-  private final Map<Key, CpuOps> backends = new HashMap<>();
+  private final Map<Key, CpuBackend> backends = new HashMap<>();
   private final long memory;
   private long taken; // of it, by runs
   private boolean warm;
@@ -34,9 +33,7 @@ public final class CpuDevice implements Device {
    *
    * @param bits of a vector; 0 for plain loops
    */
-  record Backend(int threads, int bits) {}
-
-  private record Key(Backend backend, Precision precision) {}
+  record Key(int threads, int bits, Precision precision) {}
 
   /**
    * This machine's.
@@ -48,6 +45,10 @@ public final class CpuDevice implements Device {
   public CpuDevice(int threads, int vectorBits) {
     if (threads < 1) {
       throw new IllegalArgumentException("%d threads; at least 1 is needed".formatted(threads));
+    }
+    if (vectorBits != 0 && vectorBits != 128 && vectorBits != 256 && vectorBits != 512) {
+      throw new IllegalArgumentException(
+          "vectors of %d bits: there are 128, 256 and 512".formatted(vectorBits));
     }
     this.threads = threads;
     int preferred = Machine.here().vectorBits();
@@ -67,7 +68,7 @@ public final class CpuDevice implements Device {
 
   @Override
   public String name() {
-    return ops(new Backend(threads, vectorBits), Precision.F32).device();
+    return open(new Key(threads, vectorBits, Precision.F32)).name();
   }
 
   @Override
@@ -84,29 +85,22 @@ public final class CpuDevice implements Device {
     if (precision == Precision.F32) {
       addTextbook(operation, ladder);
     }
-    add(ladder, operation, precision, first(operation), idea(operation), new Backend(1, 0));
+    add(ladder, first(operation), idea(operation), new Key(1, 0, precision));
     for (int bits = NARROWEST; bits <= vectorBits; bits *= 2) {
       int numbers = bits / Float.SIZE;
       String idea = "the same in vectors of %d bits, %d numbers each".formatted(bits, numbers);
-      add(ladder, operation, precision, "vector-" + bits, idea, new Backend(1, bits));
+      add(ladder, "vector-" + bits, idea, new Key(1, bits, precision));
     }
     if (threads > 1) {
       String idea = "the same on %d threads, that share %s".formatted(threads, shares(operation));
-      Backend all = new Backend(threads, vectorBits);
-      add(ladder, operation, precision, "threads", idea, all);
+      Key all = new Key(threads, vectorBits, precision);
+      add(ladder, "threads", idea, all);
     }
     return ladder;
   }
 
-  private void add(
-      List<Candidate> ladder,
-      Operation operation,
-      Precision precision,
-      String name,
-      String idea,
-      Backend backend) {
-    CpuCandidate.Kernel kernel = CpuKernels.of(operation);
-    ladder.add(new CpuCandidate(name, idea, precision, false, this, backend, kernel));
+  private void add(List<Candidate> ladder, String name, String idea, Key backend) {
+    ladder.add(new CpuCandidate(name, idea, backend.precision, this, backend, null));
   }
 
   private void addTextbook(Operation operation, List<Candidate> ladder) {
@@ -172,8 +166,9 @@ public final class CpuDevice implements Device {
   }
 
   private void textbook(
-      List<Candidate> ladder, String name, String idea, CpuCandidate.Kernel kernel) {
-    ladder.add(new CpuCandidate(name, idea, Precision.F32, true, this, new Backend(1, 0), kernel));
+      List<Candidate> ladder, String name, String idea, CpuCandidate.Textbook textbook) {
+    Key backend = new Key(1, 0, Precision.F32); // for its memory alone
+    ladder.add(new CpuCandidate(name, idea, Precision.F32, this, backend, textbook));
   }
 
   /** The name of the product's code on plain loops. */
@@ -237,14 +232,9 @@ public final class CpuDevice implements Device {
     return new Roofline(ceilings.readBytes(), 2 * ceilings.multiplyAdds());
   }
 
-  /** Made once and kept: code for each width is compiled once then. */
-  CpuOps ops(Backend backend, Precision precision) {
-    return backends.computeIfAbsent(
-        new Key(backend, precision),
-        key ->
-            backend.bits == 0
-                ? CpuOps.withoutVectors(backend.threads, precision)
-                : new CpuOps(backend.threads, precision, backend.bits));
+  /** Made once and kept: its code is compiled once then. */
+  CpuBackend open(Key key) {
+    return backends.computeIfAbsent(key, k -> CpuBackend.product(k.threads, k.bits, k.precision));
   }
 
   void coolCaches() {
@@ -263,7 +253,7 @@ public final class CpuDevice implements Device {
 
   @Override
   public void close() {
-    backends.values().forEach(CpuOps::close);
+    backends.values().forEach(CpuBackend::close);
     caches.close();
   }
 }

@@ -1,8 +1,6 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.ops.Tensor;
-import dev.loupe.ops.TensorArena;
-import dev.loupe.ops.cpu.CpuOps;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 
@@ -33,19 +31,19 @@ final class TextbookAttention {
   }
 
   /** All scores of a head in memory, T x T, in three passes. */
-  static Runnable naive(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  static Runnable naive(Problem problem, Tensor out) {
     TextbookAttention attention = new TextbookAttention(problem, out);
     float[][] scores = attention.scores();
     return () -> attention.inThreePasses(scores);
   }
 
   /** Online softmax (Milakov and Gimelshein, arXiv 1805.02867), a key at a time. */
-  static Runnable online(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  static Runnable online(Problem problem, Tensor out) {
     return new TextbookAttention(problem, out)::inOnePass;
   }
 
   /** The rows of {@link #naive}'s second pass. */
-  static Runnable map(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  static Runnable map(Problem problem, Tensor out) {
     TextbookAttention attention = new TextbookAttention(problem, out);
     float[] row = new float[attention.tokens];
     return () -> attention.maps(row);

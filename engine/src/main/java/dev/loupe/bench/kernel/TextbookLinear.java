@@ -1,8 +1,6 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.ops.Tensor;
-import dev.loupe.ops.TensorArena;
-import dev.loupe.ops.cpu.CpuOps;
 import java.lang.foreign.MemorySegment;
 
 /** A matrix product in plain loops over plain arrays; the two differ in their loops' order. */
@@ -28,7 +26,7 @@ final class TextbookLinear {
   }
 
   /** A sum at a time. */
-  static Runnable naive(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  static Runnable naive(Problem problem, Tensor out) {
     TextbookLinear linear = new TextbookLinear(problem, out);
     return () -> {
       for (int m = 0; m < linear.rows; m++) {
@@ -41,7 +39,7 @@ final class TextbookLinear {
   }
 
   /** All sums of a row at a time, an input after the other. */
-  static Runnable rows(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  static Runnable rows(Problem problem, Tensor out) {
     TextbookLinear linear = new TextbookLinear(problem, out);
     return () -> {
       for (int m = 0; m < linear.rows; m++) {

@@ -1,8 +1,6 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.ops.Tensor;
-import dev.loupe.ops.TensorArena;
-import dev.loupe.ops.cpu.CpuOps;
 import java.lang.foreign.MemorySegment;
 
 /**
@@ -30,17 +28,17 @@ final class TextbookRows {
     void run(int from);
   }
 
-  static Runnable layerNorm(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  static Runnable layerNorm(Problem problem, Tensor out) {
     TextbookRows all = new TextbookRows(problem, out);
     return () -> all.each(all::normalise);
   }
 
-  static Runnable softmax(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  static Runnable softmax(Problem problem, Tensor out) {
     TextbookRows all = new TextbookRows(problem, out);
     return () -> all.each(all::softmax);
   }
 
-  static Runnable gelu(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  static Runnable gelu(Problem problem, Tensor out) {
     TextbookRows all = new TextbookRows(problem, out);
     return () -> all.each(all::gelu);
   }

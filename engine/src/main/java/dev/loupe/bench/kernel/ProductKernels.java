@@ -1,5 +1,6 @@
 package dev.loupe.bench.kernel;
 
+import dev.loupe.Precision;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
@@ -14,34 +15,79 @@ import dev.loupe.weights.Activation;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** The product's own code for each operation. */
-final class CpuKernels {
-  private CpuKernels() {}
+/** The product's own code for each operation. Public, since its copies are of other packages. */
+public final class ProductKernels implements CpuBackend {
+  private static final ValueLayout.OfFloat F32 =
+      ValueLayout.JAVA_FLOAT_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
-  static CpuCandidate.Kernel of(Operation operation) {
-    return switch (operation) {
-      case ATTENTION -> CpuKernels::attention;
-      case DECODE_ATTENTION -> CpuKernels::decodeAttention;
-      case MAP -> CpuKernels::map;
-      case LINEAR -> CpuKernels::linear;
-      case LAYERNORM -> CpuKernels::layerNorm;
-      case SOFTMAX -> CpuKernels::softmax;
-      case GELU -> CpuKernels::gelu;
+  private final CpuOps ops;
+  private final CpuParts parts;
+  private final Tensor tiny;
+  private final LayerNorm norm;
+
+  /**
+   * Starts its threads.
+   *
+   * @param threads at least 1
+   * @param bits of a vector: 128, 256 or 512; 0 for plain loops
+   */
+  public ProductKernels(int threads, int bits, Precision precision) {
+    ops =
+        bits == 0
+            ? CpuOps.withoutVectors(threads, precision)
+            : new CpuOps(threads, precision, bits);
+    parts = new CpuParts(ops);
+    TensorArena arena = ops.arena(); // of ops, with which it goes
+    tiny = arena.allocate(threads, 1);
+    norm = new LayerNorm(arena.allocate(1, 1), arena.allocate(1, 1), 1);
+  }
+
+  @Override
+  public String name() {
+    return ops.device();
+  }
+
+  @Override
+  public TensorArena arena() {
+    return ops.arena();
+  }
+
+  @Override
+  public void wake() {
+    ops.layerNorm(tiny, norm, tiny);
+  }
+
+  @Override
+  public void close() {
+    ops.close();
+  }
+
+  @Override
+  public Runnable kernel(Problem problem, TensorArena arena, Tensor out) {
+    return switch (problem.shape().operation()) {
+      case ATTENTION -> attention(problem, arena, out);
+      case DECODE_ATTENTION -> decodeAttention(problem, arena, out);
+      case MAP -> map(problem, arena, out);
+      case LINEAR -> linear(problem, arena, out);
+      case LAYERNORM -> layerNorm(problem, arena, out);
+      case SOFTMAX -> softmax(problem, arena, out);
+      case GELU -> gelu(problem, arena, out);
     };
   }
 
-  private static Runnable attention(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
-    AttentionInput in = allRows(ops, problem, arena);
+  private Runnable attention(Problem problem, TensorArena arena, Tensor out) {
+    AttentionInput in = allRows(problem, arena);
     Tensor lse = arena.allocate(in.batch().rows(), in.kv().heads());
     return () -> ops.attention(in, out, lse);
   }
 
-  private static Runnable decodeAttention(
-      CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
-    AttentionInput all = allRows(ops, problem, arena);
+  private Runnable decodeAttention(Problem problem, TensorArena arena, Tensor out) {
+    AttentionInput all = allRows(problem, arena);
     int last = all.batch().rows() - 1;
     AttentionInput in =
         new AttentionInput(
@@ -55,8 +101,8 @@ final class CpuKernels {
     return () -> ops.attention(in, out, lse);
   }
 
-  private static Runnable map(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
-    AttentionInput in = allRows(ops, problem, arena);
+  private Runnable map(Problem problem, TensorArena arena, Tensor out) {
+    AttentionInput in = allRows(problem, arena);
     int rows = in.batch().rows();
     int heads = in.kv().heads();
     Tensor lse = arena.allocate(rows, heads);
@@ -66,7 +112,7 @@ final class CpuKernels {
   }
 
   /** All rows, with their keys and values in the cache, where the model puts them earlier too. */
-  private static AttentionInput allRows(CpuOps ops, Problem problem, TensorArena arena) {
+  private AttentionInput allRows(Problem problem, TensorArena arena) {
     Shape shape = problem.shape();
     int rows = shape.size("T");
     KvCache kv = new KvCache(arena, 1, shape.size("H"), shape.size("D"), 1, rows);
@@ -74,21 +120,20 @@ final class CpuKernels {
     kv.extend(batch);
     Tensor qkv = tensor(arena, rows, problem.x());
     AttentionInput in = new AttentionInput(qkv, batch, kv, 0, problem.scale(), Mask.CAUSAL);
-    new CpuParts(ops).appendKv(in);
+    parts.appendKv(in);
     return in;
   }
 
-  private static Runnable linear(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  private Runnable linear(Problem problem, TensorArena arena, Tensor out) {
     List<Long> shape = List.of((long) problem.shape().size("K"), (long) problem.shape().size("N"));
     MemorySegment elements = MemorySegment.ofArray(problem.weight());
     StoredTensor stored = new StoredTensor("weight", DType.F32, shape, elements);
     Linear w = new Linear(arena.weight(stored), tensor(arena, 1, problem.bias()));
     Tensor x = tensor(arena, problem.shape().size("M"), problem.x());
-    CpuParts parts = new CpuParts(ops);
     return () -> parts.linear(x, w, out);
   }
 
-  private static Runnable layerNorm(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  private Runnable layerNorm(Problem problem, TensorArena arena, Tensor out) {
     Tensor x = tensor(arena, problem.shape().size("R"), problem.x());
     LayerNorm norm =
         new LayerNorm(
@@ -98,21 +143,19 @@ final class CpuKernels {
     return () -> ops.layerNorm(x, norm, out);
   }
 
-  private static Runnable softmax(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  private Runnable softmax(Problem problem, TensorArena arena, Tensor out) {
     Tensor x = tensor(arena, problem.shape().size("R"), problem.x());
-    CpuParts parts = new CpuParts(ops);
     return () -> parts.softmax(x, out);
   }
 
-  private static Runnable gelu(CpuOps ops, Problem problem, TensorArena arena, Tensor out) {
+  private Runnable gelu(Problem problem, TensorArena arena, Tensor out) {
     Tensor x = tensor(arena, problem.shape().size("R"), problem.x());
-    CpuParts parts = new CpuParts(ops);
     return () -> parts.activate(Activation.GELU_NEW, x, out);
   }
 
   private static Tensor tensor(TensorArena arena, int rows, float[] values) {
     Tensor tensor = arena.allocate(rows, values.length / rows);
-    MemorySegment.copy(values, 0, tensor.data(), CpuCandidate.F32, 0, values.length);
+    MemorySegment.copy(values, 0, tensor.data(), F32, 0, values.length);
     return tensor;
   }
 }
