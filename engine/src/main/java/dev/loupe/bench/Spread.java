@@ -20,6 +20,11 @@ public record Spread(double median, double p10, double p90) {
     return new Spread(quantile(sorted, 0.5), quantile(sorted, 0.1), quantile(sorted, 0.9));
   }
 
+  /** Whether some value lies in both, from p10 to p90. */
+  public boolean overlaps(Spread other) {
+    return p10 <= other.p90 && other.p10 <= p90;
+  }
+
   private static double quantile(double[] sorted, double q) {
     double at = q * (sorted.length - 1);
     int below = (int) at;

@@ -16,8 +16,6 @@ import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.Base64;
 import java.util.Locale;
 import java.util.Objects;
@@ -40,10 +38,7 @@ final class HeatMapPage {
     requireSize(run);
     String script = resource("page.js");
     String style = resource("page.css");
-    String policy =
-        ("default-src 'none'; img-src data:; base-uri 'none'; form-action 'none';"
-                + " script-src '%s'; style-src '%s'")
-            .formatted(hash(script), hash(style));
+    String policy = ContentPolicy.of(script, style);
     String[] page = resource("page.html").split("\\{\\{data}}", -1);
     try (OutputStream out = new BufferedOutputStream(Files.newOutputStream(file), 1 << 16)) {
       print(out, page[0].replace("{{policy}}", policy).replace("{{style}}", style));
@@ -172,16 +167,6 @@ final class HeatMapPage {
         }
         print(out, "</script>\n");
       }
-    }
-  }
-
-  private static String hash(String inline) {
-    try {
-      byte[] digest =
-          MessageDigest.getInstance("SHA-256").digest(inline.getBytes(StandardCharsets.UTF_8));
-      return "sha256-" + Base64.getEncoder().encodeToString(digest);
-    } catch (NoSuchAlgorithmException everyJavaHasIt) {
-      throw new AssertionError(everyJavaHasIt);
     }
   }
 

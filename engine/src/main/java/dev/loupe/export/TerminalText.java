@@ -1,7 +1,7 @@
 package dev.loupe.export;
 
 /** How many columns of a terminal a text takes, near enough for alignment. */
-final class TerminalText {
+public final class TerminalText {
   /** Code point ranges that take two columns: East Asian Wide and Fullwidth (UAX 11), and emoji. */
   private static final int[][] WIDE = {
     {0x1100, 0x115F},
@@ -22,12 +22,12 @@ final class TerminalText {
   private TerminalText() {}
 
   /** Columns that {@code text} takes once {@link #safe}. */
-  static int width(String text) {
+  public static int width(String text) {
     return safe(text).codePoints().map(TerminalText::width).sum();
   }
 
   /** {@code text} made {@link #safe}, cut with an ellipsis or padded to {@code columns}. */
-  static String fit(String text, int columns) {
+  public static String fit(String text, int columns) {
     String safe = safe(text);
     int width = width(safe);
     if (width <= columns) {
@@ -47,7 +47,7 @@ final class TerminalText {
   }
 
   /** Control and direction characters, which would garble a terminal, as U+001B. */
-  static String safe(String text) {
+  public static String safe(String text) {
     StringBuilder safe = new StringBuilder();
     text.codePoints()
         .forEach(

@@ -2,6 +2,7 @@ package dev.loupe.bench.kernel;
 
 import dev.loupe.Precision;
 import dev.loupe.bench.Spread;
+import dev.loupe.bench.kernel.Candidate.Resources;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -27,7 +28,7 @@ public record Measurement(
     List<Double> microseconds,
     Problem.Work work,
     Device.Roofline roofline,
-    Candidate.@Nullable Resources resources) {
+    @Nullable Resources resources) {
   /** Whether there are times. */
   public enum Status {
     OK,

@@ -1,0 +1,151 @@
+package dev.loupe.bench.kernel;
+
+import dev.loupe.bench.Spread;
+import dev.loupe.bench.kernel.Measurement.Status;
+import java.math.BigDecimal;
+import java.math.RoundingMode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A run beside an older one: the same variant on the same shape in the same precision.
+ *
+ * <p>Two of them differ if their ranges from p10 to p90 have no value in common, and each has at
+ * least {@link KernelComparison#LEAST_SAMPLES} samples; otherwise the difference is within noise.
+ * Anyone can check that against the ranges that the tables print. It asks for more than a test of
+ * the samples would (Mann and Whitney, Annals of Mathematical Statistics 18, 1947), and is meant
+ * to: such a test takes the samples for independent, but those of one run share its moment of the
+ * machine, its memory layout and what its compiler did, so that with enough samples it finds a
+ * difference between any two runs (Kalibera and Jones, Rigorous benchmarking in reasonable time,
+ * ISMM 2013). Ranges that are apart are the rule of Georges, Buytaert and Eeckhout, Statistically
+ * rigorous Java performance evaluation, OOPSLA 2007, there of confidence intervals, which are
+ * narrower. Of two runs that differ by chance alone, with independent samples, it is wrong about in
+ * 2 of 100 cases with five samples each, and in none of 100,000 with thirty.
+ */
+record Against(KernelReport now, KernelReport then) {
+  /** What the spread allows to say. */
+  enum Verdict {
+    /** The older run does not have it. */
+    NEW,
+    WITHIN_NOISE,
+    FASTER,
+    SLOWER,
+    /** One of both has no times, or times of an emulated card. */
+    NOT_COMPARED
+  }
+
+  /**
+   * A measurement beside its older self.
+   *
+   * @param speed how many times as fast as then, by the medians; NaN unless both have times
+   * @param words the verdict for people: {@code 12% faster}
+   */
+  record Row(
+      Measurement now, @Nullable Measurement then, double speed, Verdict verdict, String words) {}
+
+  /** One for each measurement of the new run, in its order. */
+  List<Row> rows() {
+    List<Row> rows = new ArrayList<>();
+    for (Measurement each : now.measurements()) {
+      rows.add(row(each, find(then.measurements(), each)));
+    }
+    return rows;
+  }
+
+  private static @Nullable Measurement find(List<Measurement> all, Measurement like) {
+    for (Measurement each : all) {
+      if (each.shape().equals(like.shape())
+          && each.variant().equals(like.variant())
+          && each.precision() == like.precision()) {
+        return each;
+      }
+    }
+    return null;
+  }
+
+  private Row row(Measurement m, @Nullable Measurement old) {
+    if (old == null) {
+      return new Row(m, null, Double.NaN, Verdict.NEW, "new");
+    }
+    if (m.status() != Status.OK || old.status() != Status.OK) {
+      String words =
+          m.status() == old.status()
+              ? "still " + state(m)
+              : m.status() == Status.OK ? state(old) + " then" : state(m) + " now";
+      return new Row(m, old, Double.NaN, Verdict.NOT_COMPARED, words);
+    }
+    if (now.emulated() || then.emulated()) {
+      return new Row(m, old, Double.NaN, Verdict.NOT_COMPARED, "emulated");
+    }
+    Spread times = m.times();
+    double speed = old.times().median() / times.median();
+    int samples = Math.min(m.microseconds().size(), old.microseconds().size());
+    if (samples < KernelComparison.LEAST_SAMPLES || times.overlaps(old.times())) {
+      return new Row(m, old, speed, Verdict.WITHIN_NOISE, "within noise");
+    }
+    return speed > 1
+        ? new Row(m, old, speed, Verdict.FASTER, percent(speed - 1) + " faster")
+        : new Row(m, old, speed, Verdict.SLOWER, percent(1 - speed) + " slower");
+  }
+
+  private static String state(Measurement m) {
+    return Group.small(m.status()).replace('_', ' ');
+  }
+
+  /** Of speed, that is of runs in the same time: twice as fast is 100% faster. */
+  private static String percent(double part) {
+    int decimals = part < 0.0995 ? 1 : 0;
+    return BigDecimal.valueOf(100 * part).setScale(decimals, RoundingMode.HALF_UP).toPlainString()
+        + "%";
+  }
+
+  /** What else differs between both, in sentences; empty if they are of the same kind. */
+  List<String> differences() {
+    List<String> all = new ArrayList<>();
+    differ(all, "backend", then.backend(), now.backend());
+    differ(all, "device", then.device(), now.device());
+    differ(all, "processor", then.machine().cpu(), now.machine().cpu());
+    differ(all, "number of processors", then.machine().processors(), now.machine().processors());
+    differ(all, "number of threads", then.threads(), now.threads());
+    differ(all, "width of vectors", then.machine().vectorBits(), now.machine().vectorBits());
+    differ(all, "Java", then.machine().java(), now.machine().java());
+    if (now.emulated() || then.emulated()) {
+      all.add("Times of an emulated card are not compared.");
+    }
+    long gone =
+        then.measurements().stream().filter(m -> find(now.measurements(), m) == null).count();
+    if (gone > 0) {
+      all.add(
+          "%d of the %d results then are not in this run."
+              .formatted(gone, then.measurements().size()));
+    }
+    return all;
+  }
+
+  private static void differ(List<String> all, String what, Object then, Object now) {
+    if (!Objects.equals(then, now)) {
+      all.add("Another %s: %s then, %s now.".formatted(what, then, now));
+    }
+  }
+
+  /** Its heading. */
+  String title() {
+    return "Against the run of " + KernelReport.time(then.started());
+  }
+
+  /** How many are what, in a sentence. */
+  String summary() {
+    List<Row> rows = rows();
+    List<String> parts = new ArrayList<>();
+    for (Verdict verdict :
+        List.of(Verdict.FASTER, Verdict.SLOWER, Verdict.WITHIN_NOISE, Verdict.NEW)) {
+      long count = rows.stream().filter(r -> r.verdict() == verdict).count();
+      if (count > 0) {
+        parts.add(count + " " + Group.small(verdict).replace('_', ' '));
+      }
+    }
+    return parts.isEmpty() ? "Nothing to compare." : String.join(", ", parts) + ".";
+  }
+}
