@@ -22,10 +22,11 @@ import picocli.CommandLine.Option;
 import picocli.CommandLine.ParentCommand;
 import picocli.CommandLine.TypeConversionException;
 
-/** {@code loupe bench}: how fast a whole model runs on this machine. */
+/** {@code loupe bench}: how fast a whole model, or one operation of it, runs on this machine. */
 @Command(
     name = "bench",
-    description = "Measure the speed of a whole model on this machine.",
+    description =
+        "Measure a whole model on this machine, or compare the ways to compute one operation.",
     synopsisSubcommandLabel = "COMMAND ...",
     optionListHeading = "%n",
     commandListHeading = "%nCommands:%n",

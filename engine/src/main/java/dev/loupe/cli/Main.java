@@ -140,6 +140,10 @@ public final class Main {
     for (Class<?> command : asked.isEmpty() ? COMMANDS : asked) {
       commandLine.addSubcommand(command);
     }
+    CommandLine bench = commandLine.getSubcommands().get(nameOf(BenchCommand.class));
+    if (bench != null) {
+      KernelBenchCommand.addTo(bench);
+    }
   }
 
   private static String nameOf(Class<?> command) {

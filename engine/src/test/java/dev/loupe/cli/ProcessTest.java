@@ -64,6 +64,40 @@ class ProcessTest {
   }
 
   @Test
+  void anInterruptEndsAComparisonAndKeepsWhatItHas() throws Exception {
+    Child.assumeSigintIsHeard();
+    Path json = folder.resolve("report.json");
+    Object[] args = {
+      "bench",
+      "gelu",
+      "--backend",
+      "cpu",
+      "--threads",
+      1,
+      "--shapes",
+      "R=64,C=72,73,74",
+      "--variants",
+      "naive,plain",
+      "--samples",
+      100_000_000,
+      "--seconds",
+      100,
+      "--json=" + json
+    };
+    for (int seconds = 6; !Files.exists(json) && seconds <= 24; seconds *= 2) {
+      Process process = child.start(Child.java(Main.class, List.of(), args));
+      Thread.sleep(1000L * seconds); // too early, there is nothing to keep: once more
+      Child.signal(process, "INT");
+      assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
+      assertEquals("", child.said());
+    }
+    JsonObject report = JsonParser.parseString(Files.readString(json)).getAsJsonObject();
+    assertTrue(report.get("interrupted").getAsBoolean());
+    assertTrue(report.getAsJsonArray("results").size() > 0);
+  }
+
+  @Test
   void anInterruptEndsTheTextAndKeepsItsMaps() throws Exception {
     Child.assumeSigintIsHeard();
     Path made = made();

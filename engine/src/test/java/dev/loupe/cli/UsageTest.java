@@ -157,6 +157,8 @@ class UsageTest {
         "weights pull",
         "weights make-random",
         "bench",
+        "bench attention",
+        "bench decode-attention",
         "bench decode",
         "bench prefill",
         "doctor"
