@@ -21,8 +21,7 @@ public interface Candidate {
   Problem.Work work(Shape shape);
 
   /**
-   * Allocates what it needs, takes over the inputs, and has its code compiled where that happens as
-   * it runs.
+   * Allocates what it needs and takes over the inputs.
    *
    * @throws OutOfMemoryError or GpuMemoryException if there is no room for them
    * @throws IllegalArgumentException if it does not take the shape, for a reason that {@link
@@ -32,6 +31,9 @@ public interface Candidate {
 
   /** A candidate with its inputs in place. */
   interface Run extends AutoCloseable {
+    /** Has its code compiled, where that happens as it runs; takes so long at most, about. */
+    default void compile(long nanos) {}
+
     /** Makes every output NaN, so that what is not written is seen. */
     void poison();
 

@@ -4,7 +4,10 @@ import dev.loupe.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import java.lang.foreign.ValueLayout;
+import java.lang.management.CompilationMXBean;
+import java.lang.management.ManagementFactory;
 import java.nio.ByteOrder;
+import java.util.concurrent.locks.LockSupport;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -26,7 +29,10 @@ record CpuCandidate(
 
   private static final double TEXTBOOK_OPERATIONS = 1e9; // a second
   private static final double MOST_SECONDS = 10;
-  private static final long WARM_UP_NANOS = 300_000_000;
+  private static final CompilationMXBean COMPILER = ManagementFactory.getCompilationMXBean();
+  private static final int CALM_WINDOWS = 4;
+  private static final long WINDOW_NANOS = 100_000_000;
+  private static final long PAUSE_NANOS = 20_000_000;
   private static final int GROUP = 64; // inputs that share a scale in int8
 
   /** A textbook's loops for a problem. */
@@ -84,9 +90,7 @@ record CpuCandidate(
       Tensor out = output(problem.shape(), arena);
       Runnable kernel =
           textbook == null ? computing.kernel(problem, arena, out) : textbook.of(problem, out);
-      Run run = new Run(computing, arena, out, kernel, bytes(problem.shape()));
-      run.compile();
-      return run;
+      return new Run(computing, arena, out, kernel, bytes(problem.shape()));
     } catch (RuntimeException | Error e) {
       arena.close();
       throw e;
@@ -120,12 +124,37 @@ record CpuCandidate(
       device.take(bytes);
     }
 
-    /** Runs with warm caches, or what takes a microsecond would be compiled much too late. */
-    private void compile() {
+    /**
+     * Runs with warm caches, or what takes a microsecond would be compiled much too late, until for
+     * a while the compiler had nothing to do and no run was faster. It gets a pause now and then:
+     * two threads that spin leave it nothing of two processors.
+     */
+    @Override
+    public void compile(long nanos) {
+      long end = System.nanoTime() + nanos;
+      long best = Long.MAX_VALUE;
+      int calm = 0;
+      while (calm < CALM_WINDOWS && System.nanoTime() < end) {
+        long compiled = COMPILER.getTotalCompilationTime();
+        long fastest = fastest(Math.min(end, System.nanoTime() + WINDOW_NANOS));
+        LockSupport.parkNanos(PAUSE_NANOS);
+        boolean still = compiled == COMPILER.getTotalCompilationTime();
+        calm = still && fastest > best - best / 20 ? calm + 1 : 0;
+        best = Math.min(best, fastest);
+      }
+    }
+
+    /** The fastest run until then; at least one is made. */
+    private long fastest(long end) {
+      long fastest = Long.MAX_VALUE;
       long start = System.nanoTime();
       do {
         kernel.run();
-      } while (System.nanoTime() - start < WARM_UP_NANOS);
+        long now = System.nanoTime();
+        fastest = Math.min(fastest, now - start);
+        start = now;
+      } while (start < end);
+      return fastest;
     }
 
     @Override

@@ -20,6 +20,7 @@ public final class KernelComparison {
   /** Samples below which a candidate that was cut off has no times. */
   static final int LEAST_SAMPLES = 5;
 
+  private static final double MOST_COMPILING = 4; // seconds
   private static final int WARM_UP_RUNS = 3;
   private static final long WARM_UP_NANOS = 400_000_000;
 
@@ -213,7 +214,7 @@ public final class KernelComparison {
     }
   }
 
-  private static void begin(Entry entry, Problem problem, long[] checked, double[] expected) {
+  private void begin(Entry entry, Problem problem, long[] checked, double[] expected) {
     String refusal = entry.candidate.refuses(problem.shape());
     if (!refusal.isEmpty()) {
       entry.is(Status.LEFT_OUT, refusal);
@@ -221,10 +222,13 @@ public final class KernelComparison {
     }
     Candidate.Run run = entry.candidate.prepare(problem);
     entry.run = run;
-    long start = System.nanoTime(); // with what makes caches cold, or a short run would take ages
     run.poison();
     run.microseconds();
     check(entry, problem, checked, expected);
+    if (entry.status == Status.OK) {
+      run.compile((long) (1e9 * Math.min(MOST_COMPILING, settings.seconds())));
+    }
+    long start = System.nanoTime(); // with what makes caches cold, or a short run would take ages
     for (int runs = 1; keepWarming(runs, System.nanoTime() - start); runs++) {
       if (entry.status != Status.OK) {
         return;
