@@ -33,9 +33,37 @@ class WithoutVectorsTest {
     assertTrue(json.contains("\"ceilings\":null") && json.contains("\"vector_bits\":0"), json);
   }
 
+  /** A ladder without vectors, whose candidates are held to the same answers. */
+  @Test
+  void comparesWithoutCeilings() throws Exception {
+    String json =
+        java(
+                "bench",
+                "gelu",
+                "--shapes",
+                "R=2,C=17",
+                "--samples",
+                "5",
+                "--seconds",
+                "0.1",
+                "--threads",
+                "2",
+                "--json")
+            .text;
+    assertTrue(json.contains("\"variant\":\"threads\""), json);
+    assertTrue(json.contains("\"roofline\":null") && !json.contains("vector-128"), json);
+    assertTrue(!json.contains("wrong"), json);
+  }
+
   private record Ran(String text, String said) {}
 
   private static Ran loupe(String... command) throws Exception {
+    List<String> words = new ArrayList<>(List.of(command));
+    words.addAll(List.of("-m", Golden.DEMO_MODEL.toString()));
+    return java(words.toArray(String[]::new));
+  }
+
+  private static Ran java(String... command) throws Exception {
     List<String> words =
         new ArrayList<>(
             List.of(
@@ -45,7 +73,7 @@ class WithoutVectorsTest {
                 System.getProperty("java.class.path"),
                 "dev.loupe.cli.Main"));
     words.addAll(List.of(command));
-    words.addAll(List.of("-m", Golden.DEMO_MODEL.toString(), "--backend", "cpu"));
+    words.addAll(List.of("--backend", "cpu"));
     Process process = new ProcessBuilder(words).start();
     process.getOutputStream().close();
     String text = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);

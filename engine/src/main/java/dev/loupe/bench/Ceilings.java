@@ -32,20 +32,25 @@ public record Ceilings(double readBytes, double multiplyAdds) {
   @SuppressWarnings("unused") // written so that the loops have a result
   private static volatile float sink;
 
+  private static boolean warm;
+
   /** Work that a thread does in every round. */
   private interface Share {
     float run(int thread);
   }
 
   /**
-   * Has the loops compiled, for about two seconds. False where the Vector API is missing: plain
-   * loops say little of what the machine can do.
+   * Has the loops compiled, for about two seconds the first time. False where the Vector API is
+   * missing: plain loops say little of what the machine can do.
    */
-  public static boolean warmUp() {
+  public static synchronized boolean warmUp() {
     if (ModuleLayer.boot().findModule("jdk.incubator.vector").isEmpty()) {
       return false;
     }
-    warmUpLoops();
+    if (!warm) {
+      warmUpLoops();
+      warm = true;
+    }
     return true;
   }
 

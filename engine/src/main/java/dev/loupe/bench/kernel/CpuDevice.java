@@ -21,12 +21,10 @@ public final class CpuDevice implements Device {
 
   private final int threads;
   private final int vectorBits; // 0: there are no vectors
-  private final boolean vectors;
   private final ColdCaches caches;
   private final Map<Key, CpuBackend> backends = new HashMap<>();
   private final long memory;
   private long taken; // of it, by runs
-  private boolean warm;
 
   /**
    * What a candidate computes with.
@@ -52,9 +50,8 @@ public final class CpuDevice implements Device {
     }
     this.threads = threads;
     int preferred = Machine.here().vectorBits();
-    vectors = preferred > 0;
     int bits = vectorBits == 0 ? Math.clamp(preferred, NARROWEST, WIDEST) : vectorBits;
-    this.vectorBits = vectors ? bits : 0;
+    this.vectorBits = preferred == 0 ? 0 : bits;
     caches = new ColdCaches(threads);
     // the rest is for the heap, with the inputs as Java has them, and for everybody else
     memory =
@@ -219,13 +216,7 @@ public final class CpuDevice implements Device {
   /** Of as many threads as the best candidates have; NaN without the Vector API. */
   @Override
   public Roofline measure(Precision precision) {
-    if (!warm) {
-      warm = true;
-      if (vectors) {
-        Ceilings.warmUp();
-      }
-    }
-    if (!vectors) {
+    if (!Ceilings.warmUp()) {
       return new Roofline(Double.NaN, Double.NaN);
     }
     Ceilings ceilings = Ceilings.measure(threads);

@@ -22,7 +22,7 @@ public final class KernelComparison {
 
   private static final double MOST_COMPILING = 4; // seconds
   private static final int WARM_UP_RUNS = 3;
-  private static final long WARM_UP_NANOS = 400_000_000;
+  private static final double WARM_UP = 0.4; // seconds
 
   /**
    * How long to measure.
@@ -229,7 +229,7 @@ public final class KernelComparison {
       run.compile((long) (1e9 * Math.min(MOST_COMPILING, settings.seconds())));
     }
     long start = System.nanoTime(); // with what makes caches cold, or a short run would take ages
-    for (int runs = 1; keepWarming(runs, System.nanoTime() - start); runs++) {
+    for (int runs = 1; keepWarming(runs, (System.nanoTime() - start) / 1e9); runs++) {
       if (entry.status != Status.OK) {
         return;
       }
@@ -238,8 +238,9 @@ public final class KernelComparison {
   }
 
   /** Some runs, for so long as clocks and caches need; a slow candidate fewer. */
-  private static boolean keepWarming(int runs, long nanos) {
-    return nanos < WARM_UP_NANOS || (runs < WARM_UP_RUNS && nanos < 3 * WARM_UP_NANOS);
+  private boolean keepWarming(int runs, double seconds) {
+    double enough = Math.min(WARM_UP, settings.seconds());
+    return seconds < enough || (runs < WARM_UP_RUNS && seconds < 3 * enough);
   }
 
   private static void check(Entry entry, Problem problem, long[] checked, double[] expected) {
