@@ -87,13 +87,13 @@ public record LadderFigure(
               1.2,
               left,
               right);
-      axis(svg, scale, top, bottom);
+      double end = axis(svg, scale, width, top, bottom);
       double y = top;
       for (Row row : rows) {
         row(svg, row, scale, width, y, beside);
         y += height(row, width, beside);
       }
-      return bottom + 46;
+      return end;
     }
     double y = top;
     for (Row row : rows) {
@@ -103,7 +103,8 @@ public record LadderFigure(
     return bottom;
   }
 
-  private void axis(Svg svg, LogAxis scale, double top, double bottom) {
+  /** Returns where it ends. */
+  private double axis(Svg svg, LogAxis scale, int width, double top, double bottom) {
     double end = Double.NEGATIVE_INFINITY;
     for (double tick : scale.ticks()) {
       double x = scale.at(tick);
@@ -120,7 +121,12 @@ public record LadderFigure(
         end = x + half + 8;
       }
     }
-    svg.text("muted", Anchor.START, scale.start(), bottom + 38, axis);
+    double y = bottom + 38 - LINE;
+    for (String line : Svg.wrap(axis, width - scale.start(), NOTE)) {
+      y += LINE;
+      svg.text("muted", Anchor.START, scale.start(), y, line);
+    }
+    return y + 8;
   }
 
   private static List<String> note(Row row, int width, boolean beside) {

@@ -144,7 +144,7 @@ final class ReportPage {
         m.times().median(),
         m.times().p10(),
         m.times().p90(),
-        best ? label + ", fastest" : label,
+        best ? label + (group.level().isEmpty() ? ", fastest" : ", ahead") : label,
         best ? LadderFigure.Mark.BEST : LadderFigure.Mark.NONE);
   }
 
@@ -177,7 +177,7 @@ final class ReportPage {
     Against against = new Against(report, before);
     out.append("<section>\n");
     element("h2", against.title());
-    open("shape", "variant", "then (p10 to p90)", "now (p10 to p90)", "speed", "verdict");
+    open("", "shape", "variant", "then (p10 to p90)", "now (p10 to p90)", "speed", "verdict");
     for (Against.Row each : against.rows()) {
       row(
           List.of(
@@ -208,8 +208,8 @@ final class ReportPage {
             unit.number(m.times().p90()));
   }
 
-  private void open(String... heads) {
-    out.append("<div class=\"table\"><table>\n<thead><tr>");
+  private void open(String css, String... heads) {
+    out.append("<div class=\"table\"><table class=\"%s\">\n<thead><tr>".formatted(css));
     for (String head : heads) {
       out.append("<th scope=\"col\">").append(escape(head)).append("</th>");
     }
@@ -238,30 +238,26 @@ final class ReportPage {
                 : Stream.of(
                     "median (p10 to p90)", "speed-up", "GFLOP/s", "GB/s", "of best", "error"));
     if (resources) {
-      heads = Stream.concat(heads, Stream.of("registers", "shared", "threads", "occupancy"));
+      heads = Stream.concat(heads, Stream.of("registers", "shared", "threads"));
+      heads = Stream.concat(heads, report.emulated() ? Stream.of() : Stream.of("occupancy"));
     }
     String[] all = heads.toArray(String[]::new);
     out.append("<section>\n");
     element("h2", "All figures");
-    open(all);
+    open("numbers", all);
     for (Group group : groups) {
       for (Measurement m : group.all()) {
-        cells(group, m, all.length, resources);
+        cells(group, m, all.length);
       }
     }
     out.append("</tbody></table></div>\n");
-    element(
-        "p",
-        "Operations and bytes are counted by formula, as the least that this work needs, whoever"
-            + " does it. "
-            + (report.emulated()
-                ? ""
-                : "Of best: of the roofline. Error: the worst of those looked at, of the one"
-                    + " allowed."));
+    if (!report.emulated()) {
+      element("p", report.legend() + " Error: the worst of those looked at, of the one allowed.");
+    }
     out.append("</section>\n");
   }
 
-  private void cells(Group group, Measurement m, int columns, boolean resources) {
+  private void cells(Group group, Measurement m, int columns) {
     List<String> cells = new ArrayList<>(List.of(group.name(), m.variant()));
     if (m.status() != Status.OK) {
       out.append("<tr><td>").append(escape(group.name()));
@@ -276,16 +272,19 @@ final class ReportPage {
       cells.add(Unit.digits(m.operationsPerSecond() / 1e9));
       cells.add(Unit.BYTES.number(m.bytesPerSecond()));
       cells.add(Group.hasRoofline(m) ? Unit.percent(m.ofRoofline()) : "-");
-      cells.add(Double.isNaN(m.error()) ? "-" : Unit.percent(m.error()));
+      cells.add(Unit.percent(m.error()));
     }
     Candidate.Resources launch = m.resources();
     if (launch != null) {
       cells.add(String.valueOf(launch.registers()));
       cells.add(String.valueOf(launch.sharedBytes()));
       cells.add(String.valueOf(launch.threads()));
-      cells.add(Unit.percent(launch.occupancy()));
-    } else if (resources) {
-      cells.addAll(List.of("-", "-", "-", "-"));
+      if (!report.emulated()) {
+        cells.add(Unit.percent(launch.occupancy()));
+      }
+    }
+    while (cells.size() < columns) {
+      cells.add("-");
     }
     row(cells);
   }

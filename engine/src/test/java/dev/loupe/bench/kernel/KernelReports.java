@@ -37,7 +37,7 @@ final class KernelReports {
     }
 
     String label() {
-      return Group.small(this).replace('_', '-');
+      return Group.small(this).replace(' ', '-');
     }
   }
 
