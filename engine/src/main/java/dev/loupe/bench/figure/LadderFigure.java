@@ -112,12 +112,7 @@ public record LadderFigure(
       String label = ticks.apply(tick);
       double half = Svg.width(label, NOTE) / 2;
       if (x - half > end) {
-        svg.text(
-            "muted",
-            x - half < 0 ? Anchor.START : Anchor.MIDDLE,
-            Math.max(0, x),
-            bottom + 18,
-            label);
+        svg.text("muted", Anchor.MIDDLE, Math.clamp(x, half, width - half), bottom + 18, label);
         end = x + half + 8;
       }
     }

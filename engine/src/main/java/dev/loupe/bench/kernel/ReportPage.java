@@ -84,9 +84,12 @@ final class ReportPage {
     element("h1", report.subject());
     element("p", "On " + report.device() + ".");
     if (report.emulated()) {
-      out.append("<p class=\"warning\">").append(KernelReport.EMULATED).append("</p>\n");
+      out.append("<p class=\"warning\">").append(KernelReport.EMULATED).append("</p>\n<ul>\n");
+      Group.ideas(report.measurements())
+          .forEach((variant, idea) -> element("li", variant + ": " + idea));
+      out.append("</ul>\n");
     } else if (!groups.isEmpty()) {
-      out.append("<ul class=\"verdicts\">\n");
+      out.append("<ul>\n");
       for (Group group : groups) {
         out.append("<li><b>").append(escape(group.name())).append("</b>: ");
         out.append(escape(group.verdict(report.place()))).append("</li>\n");
@@ -258,15 +261,15 @@ final class ReportPage {
   }
 
   private void cells(Group group, Measurement m, int columns) {
-    List<String> cells = new ArrayList<>(List.of(group.name(), m.variant()));
     if (m.status() != Status.OK) {
       out.append("<tr><td>").append(escape(group.name()));
       out.append("</td><td>").append(escape(m.variant()));
-      out.append("</td><td colspan=\"%d\" class=\"note\">".formatted(columns - 2));
+      String css = m.status() == Status.WRONG ? "note wrong" : "note";
+      out.append("</td><td colspan=\"%d\" class=\"%s\">".formatted(columns - 2, css));
       out.append(escape(ReportText.note(m))).append("</td></tr>\n");
       return;
     }
-    cells.add(range(m));
+    List<String> cells = new ArrayList<>(List.of(group.name(), m.variant(), range(m)));
     if (!report.emulated()) {
       cells.add(Unit.times(group.speedUp(m)));
       cells.add(Unit.digits(m.operationsPerSecond() / 1e9));
