@@ -123,7 +123,7 @@ public final class Svg {
 
   private String element(String space, String start, String label, int width, double height) {
     int whole = (int) Math.ceil(height);
-    return "<svg%s class=\"figure\" role=\"img\" aria-label=\"%s\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\">\n"
+    return "<svg%s class=\"figure\" role=\"img\" aria-label=\"%s\" width=\"%s\" height=\"%s\" viewBox=\"0 0 %s %s\">\n"
             .formatted(space, escape(label), width, whole, width, whole)
         + start
         + body

@@ -107,7 +107,7 @@ record Against(KernelReport now, KernelReport then) {
         then.measurements().stream().filter(m -> find(now.measurements(), m) == null).count();
     if (gone > 0) {
       all.add(
-          "%d of the %d results then are not in this run."
+          "%s of the %s results then are not in this run."
               .formatted(gone, then.measurements().size()));
     }
     return all;

@@ -164,7 +164,7 @@ public record KernelReport(
 
   /** How it was measured, in a sentence. */
   String procedure() {
-    return "%s: up to %d runs of each, in turns, with cold caches, %s s of each at most%s."
+    return "%s: up to %s runs of each, in turns, with cold caches, %s s of each at most%s."
         .formatted(
             time(started),
             settings.samples(),

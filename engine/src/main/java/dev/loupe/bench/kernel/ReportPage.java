@@ -265,7 +265,7 @@ final class ReportPage {
       out.append("<tr><td>").append(escape(group.name()));
       out.append("</td><td>").append(escape(m.variant()));
       String css = m.status() == Status.WRONG ? "note wrong" : "note";
-      out.append("</td><td colspan=\"%d\" class=\"%s\">".formatted(columns - 2, css));
+      out.append("</td><td colspan=\"%s\" class=\"%s\">".formatted(columns - 2, css));
       out.append(escape(ReportText.note(m))).append("</td></tr>\n");
       return;
     }
