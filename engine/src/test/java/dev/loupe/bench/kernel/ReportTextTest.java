@@ -108,7 +108,11 @@ class ReportTextTest {
 
   @Test
   void interruptedIsSaid() {
-    assertTrue(KernelReports.hostile().text(120).replaceAll("\\s+", " ").contains("interrupted, so this is not all."));
+    assertTrue(
+        KernelReports.hostile()
+            .text(120)
+            .replaceAll("\\s+", " ")
+            .contains("interrupted, so this is not all."));
     assertFalse(simple().text(120).contains("interrupted"));
     assertTrue(KernelReports.of(List.of()).text(80).startsWith("Nothing was measured, on cpu"));
   }
