@@ -30,7 +30,7 @@ class ReportJsonTest {
         new KernelReport(
             KernelReports.of(List.of()).started(),
             true,
-            new Machine("", 1, 0, "", -1),
+            new Machine("", 1, 0, "", 0),
             1,
             "cpu",
             "",
@@ -65,9 +65,9 @@ class ReportJsonTest {
     assertEquals(0.1, b.get("gb_per_s").getAsDouble(), 1e-12); // 1,000 bytes in 10 us
     assertEquals(0.4, b.get("gflop_per_s").getAsDouble(), 1e-12);
     assertEquals(10, b.get("percent_of_roofline").getAsDouble(), 1e-9);
-    assertEquals(
-        "{\"gb_per_s\":1.0,\"gflop_per_s\":8.0}",
-        b.get("roofline").toString().replace("1,", "1.0,").replace("8}", "8.0}"));
+    JsonObject roofline = b.getAsJsonObject("roofline");
+    assertEquals(1, roofline.get("gb_per_s").getAsDouble());
+    assertEquals(8, roofline.get("gflop_per_s").getAsDouble());
     JsonObject w = all.getAsJsonArray("results").get(2).getAsJsonObject();
     assertEquals("wrong", w.get("status").getAsString());
     assertEquals("17 of 1000 outputs", w.get("why").getAsString());
@@ -166,8 +166,8 @@ class ReportJsonTest {
   }
 
   private static void refused(String json, String reason) {
-    String message =
-        assertThrows(IllegalArgumentException.class, () -> KernelReport.parse(json)).getMessage();
+    Exception e = assertThrows(IllegalArgumentException.class, () -> KernelReport.parse(json));
+    String message = String.valueOf(e.getMessage());
     assertTrue(message.startsWith("this is no report of a kernel comparison, schema"), message);
     assertTrue(message.contains(reason), message);
     assertEquals(1, message.lines().count(), message);
