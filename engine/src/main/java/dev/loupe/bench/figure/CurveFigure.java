@@ -79,7 +79,7 @@ public record CurveFigure(
     double left = 56;
     double right = width - Math.min(longest, width / 3.0);
     double top = 44;
-    double bottom = top + Math.max(width < 600 ? 260 : 360, PITCH * (curves.size() + 2));
+    double bottom = top + Math.max(width < 600 ? 260 : 360, PITCH * (curves.size() + 6));
     LogAxis across =
         LogAxis.around(
             all(Point::x).min().orElseThrow(),
@@ -212,7 +212,9 @@ public record CurveFigure(
     }
     order.sort(Comparator.comparingDouble(i -> up.at(curves.get(i).points.getLast().y)));
     List<Double> wanted = order.stream().map(i -> up.at(curves.get(i).points.getLast().y)).toList();
-    List<Double> places = apart(wanted, PITCH, up.end(), up.start());
+    double least = // below what the limits say
+        limits.stream().mapToDouble(l -> up.at(l.points.getLast().y) + 6).max().orElse(up.end());
+    List<Double> places = apart(wanted, PITCH, least, up.start());
     for (int n = 0; n < order.size(); n++) {
       Curve curve = curves.get(order.get(n));
       double x = across.at(curve.points.getLast().x);

@@ -87,13 +87,13 @@ public record LadderFigure(
               1.2,
               left,
               right);
-      axis(svg, scale, top, bottom);
+      double end = axis(svg, scale, width, top, bottom);
       double y = top;
       for (Row row : rows) {
         row(svg, row, scale, width, y, beside);
         y += height(row, width, beside);
       }
-      return bottom + 46;
+      return end;
     }
     double y = top;
     for (Row row : rows) {
@@ -103,7 +103,8 @@ public record LadderFigure(
     return bottom;
   }
 
-  private void axis(Svg svg, LogAxis scale, double top, double bottom) {
+  /** Returns where it ends. */
+  private double axis(Svg svg, LogAxis scale, int width, double top, double bottom) {
     double end = Double.NEGATIVE_INFINITY;
     for (double tick : scale.ticks()) {
       double x = scale.at(tick);
@@ -111,16 +112,16 @@ public record LadderFigure(
       String label = ticks.apply(tick);
       double half = Svg.width(label, NOTE) / 2;
       if (x - half > end) {
-        svg.text(
-            "muted",
-            x - half < 0 ? Anchor.START : Anchor.MIDDLE,
-            Math.max(0, x),
-            bottom + 18,
-            label);
+        svg.text("muted", Anchor.MIDDLE, Math.clamp(x, half, width - half), bottom + 18, label);
         end = x + half + 8;
       }
     }
-    svg.text("muted", Anchor.START, scale.start(), bottom + 38, axis);
+    double y = bottom + 38 - LINE;
+    for (String line : Svg.wrap(axis, width - scale.start(), NOTE)) {
+      y += LINE;
+      svg.text("muted", Anchor.START, scale.start(), y, line);
+    }
+    return y + 8;
   }
 
   private static List<String> note(Row row, int width, boolean beside) {

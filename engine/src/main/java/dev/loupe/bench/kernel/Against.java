@@ -1,28 +1,28 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.bench.Spread;
 import dev.loupe.bench.kernel.Measurement.Status;
-import java.math.BigDecimal;
-import java.math.RoundingMode;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A run beside an older one: the same variant on the same shape in the same precision.
  *
- * <p>Two of them differ if their ranges from p10 to p90 have no value in common, and each has at
- * least {@link KernelComparison#LEAST_SAMPLES} samples; otherwise the difference is within noise.
- * Anyone can check that against the ranges that the tables print. It asks for more than a test of
- * the samples would (Mann and Whitney, Annals of Mathematical Statistics 18, 1947), and is meant
- * to: such a test takes the samples for independent, but those of one run share its moment of the
- * machine, its memory layout and what its compiler did, so that with enough samples it finds a
- * difference between any two runs (Kalibera and Jones, Rigorous benchmarking in reasonable time,
- * ISMM 2013). Ranges that are apart are the rule of Georges, Buytaert and Eeckhout, Statistically
- * rigorous Java performance evaluation, OOPSLA 2007, there of confidence intervals, which are
- * narrower. Of two runs that differ by chance alone, with independent samples, it is wrong about in
- * 2 of 100 cases with five samples each, and in none of 100,000 with thirty.
+ * <p>Where they do not {@linkplain Measurement#differs differ}, that is where their ranges from p10
+ * to p90 have a value in common, or samples are few, the difference is within noise. Anyone can
+ * check that against the ranges that the tables print. It asks for more than a test of the samples
+ * would (Mann and Whitney, Annals of Mathematical Statistics 18, 1947), and is meant to: such a
+ * test takes the samples for independent, but those of one run share its moment of the machine, its
+ * memory layout and what its compiler did, so that with enough samples it finds a difference
+ * between any two runs (Kalibera and Jones, Rigorous benchmarking in reasonable time, ISMM 2013).
+ * Ranges that are apart are the rule of Georges, Buytaert and Eeckhout, Statistically rigorous Java
+ * performance evaluation, OOPSLA 2007, there of confidence intervals, which are narrower. Of two
+ * runs that differ by chance alone, with independent samples, it is wrong about in 2 of 100 cases
+ * with five samples each, and in none of 100,000 with thirty.
  */
 record Against(KernelReport now, KernelReport then) {
   /** What the spread allows to say. */
@@ -72,33 +72,22 @@ record Against(KernelReport now, KernelReport then) {
     if (m.status() != Status.OK || old.status() != Status.OK) {
       String words =
           m.status() == old.status()
-              ? "still " + state(m)
-              : m.status() == Status.OK ? state(old) + " then" : state(m) + " now";
+              ? "still " + Group.small(m.status())
+              : m.status() == Status.OK
+                  ? Group.small(old.status()) + " then"
+                  : Group.small(m.status()) + " now";
       return new Row(m, old, Double.NaN, Verdict.NOT_COMPARED, words);
     }
     if (now.emulated() || then.emulated()) {
       return new Row(m, old, Double.NaN, Verdict.NOT_COMPARED, "emulated");
     }
-    Spread times = m.times();
-    double speed = old.times().median() / times.median();
-    int samples = Math.min(m.microseconds().size(), old.microseconds().size());
-    if (samples < KernelComparison.LEAST_SAMPLES || times.overlaps(old.times())) {
+    double speed = old.times().median() / m.times().median();
+    if (!m.differs(old)) {
       return new Row(m, old, speed, Verdict.WITHIN_NOISE, "within noise");
     }
-    return speed > 1
-        ? new Row(m, old, speed, Verdict.FASTER, percent(speed - 1) + " faster")
-        : new Row(m, old, speed, Verdict.SLOWER, percent(1 - speed) + " slower");
-  }
-
-  private static String state(Measurement m) {
-    return Group.small(m.status()).replace('_', ' ');
-  }
-
-  /** Of speed, that is of runs in the same time: twice as fast is 100% faster. */
-  private static String percent(double part) {
-    int decimals = part < 0.0995 ? 1 : 0;
-    return BigDecimal.valueOf(100 * part).setScale(decimals, RoundingMode.HALF_UP).toPlainString()
-        + "%";
+    return speed > 1 // of runs in the same time: twice as fast is 100% faster
+        ? new Row(m, old, speed, Verdict.FASTER, Unit.percent(speed - 1) + " faster")
+        : new Row(m, old, speed, Verdict.SLOWER, Unit.percent(1 - speed) + " slower");
   }
 
   /** What else differs between both, in sentences; empty if they are of the same kind. */
@@ -118,7 +107,7 @@ record Against(KernelReport now, KernelReport then) {
         then.measurements().stream().filter(m -> find(now.measurements(), m) == null).count();
     if (gone > 0) {
       all.add(
-          "%d of the %d results then are not in this run."
+          "%s of the %s results then are not in this run."
               .formatted(gone, then.measurements().size()));
     }
     return all;
@@ -135,17 +124,17 @@ record Against(KernelReport now, KernelReport then) {
     return "Against the run of " + KernelReport.time(then.started());
   }
 
-  /** How many are what, in a sentence. */
+  /** How many are what, in a sentence; what became wrong is said too. */
   String summary() {
-    List<Row> rows = rows();
-    List<String> parts = new ArrayList<>();
-    for (Verdict verdict :
-        List.of(Verdict.FASTER, Verdict.SLOWER, Verdict.WITHIN_NOISE, Verdict.NEW)) {
-      long count = rows.stream().filter(r -> r.verdict() == verdict).count();
-      if (count > 0) {
-        parts.add(count + " " + Group.small(verdict).replace('_', ' '));
-      }
+    Map<String, Integer> counts = new LinkedHashMap<>();
+    for (Row row : rows()) {
+      boolean compared = row.verdict() != Verdict.NOT_COMPARED;
+      counts.merge(compared ? Group.small(row.verdict()) : row.words(), 1, Integer::sum);
     }
-    return parts.isEmpty() ? "Nothing to compare." : String.join(", ", parts) + ".";
+    return counts.isEmpty()
+        ? "Nothing to compare."
+        : counts.entrySet().stream()
+            .map(e -> e.getValue() + " " + e.getKey())
+            .collect(Collectors.joining(", ", "", "."));
   }
 }

@@ -178,10 +178,12 @@ public final class CpuDevice implements Device {
 
   private static String idea(Operation operation) {
     return switch (operation) {
-      case ATTENTION -> "tiles of 16 rows and 64 keys: what is loaded serves all of them";
-      case DECODE_ATTENTION -> "64 keys at a time, 16 side by side: 16 sums at once";
+      case ATTENTION ->
+          "tiles of 16 rows and 64 keys, in steps of 16 for vectors, but still in plain loops";
+      case DECODE_ATTENTION ->
+          "64 keys at a time, 16 side by side for vectors, but still in plain loops";
       case MAP -> "one pass: with log-sum-exp known, each tile is done at once";
-      case LINEAR -> "16 outputs side by side in a panel, which stays in the cache";
+      case LINEAR -> "16 outputs side by side in a panel for vectors, but still in plain loops";
       case LAYERNORM -> "in f32, with 16 sums that need not wait for each other";
       case SOFTMAX -> "an exponential of its own in f32, 16 sums at once";
       case GELU -> "an exponential of its own in f32: tanh as a logistic function";

@@ -32,8 +32,9 @@ record Group(Shape shape, Precision precision, List<Measurement> all) {
         .toList();
   }
 
+  /** {@code left out}. */
   static String small(Enum<?> constant) {
-    return constant.name().toLowerCase(Locale.ROOT);
+    return constant.name().toLowerCase(Locale.ROOT).replace('_', ' ');
   }
 
   /** {@code T=512 H=12 D=64 in f32}. */
@@ -59,6 +60,15 @@ record Group(Shape shape, Precision precision, List<Measurement> all) {
       }
     }
     return fastest;
+  }
+
+  /** Variants that the spread does not tell from the fastest. */
+  List<String> level() {
+    Measurement fastest = fastest();
+    return timed().stream()
+        .filter(m -> fastest != null && !m.equals(fastest) && !m.differs(fastest))
+        .map(Measurement::variant)
+        .toList();
   }
 
   /** How many times as fast as the base. */
@@ -113,11 +123,7 @@ record Group(Shape shape, Precision precision, List<Measurement> all) {
         hasRoofline(fastest)
             ? "; %s of what %s can do".formatted(Unit.percent(fastest.ofRoofline()), place)
             : "";
-    List<String> level =
-        timed().stream()
-            .filter(m -> !m.equals(fastest) && m.times().overlaps(fastest.times()))
-            .map(Measurement::variant)
-            .toList();
+    List<String> level = level();
     String speed =
         fastest.equals(base)
             ? ""

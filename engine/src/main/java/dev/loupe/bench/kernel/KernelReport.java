@@ -1,6 +1,7 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.bench.Machine;
+import dev.loupe.bench.kernel.Candidate.Resources;
 import dev.loupe.bench.kernel.Device.Roofline;
 import java.math.BigDecimal;
 import java.time.Instant;
@@ -11,14 +12,16 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * What came of a comparison, for people, spreadsheets, documents and browsers. An emulated device
- * says nothing of a real one: its times are named so, and no rate, ceiling, or speed-up is given.
+ * says nothing of a real one: its times are named so, and no rate, ceiling, speed-up or occupancy
+ * is given.
  *
  * @param started in UTC, to the second
  * @param interrupted whether this is not all that was asked for
  * @param threads of the CPU
  * @param backend {@code cpu} or {@code cuda}
  * @param device what ran it, for people
- * @param emulated whether times say nothing of such a device; rooflines are dropped then
+ * @param emulated whether times say nothing of such a device; rooflines and occupancy are dropped
+ *     then
  * @param measurements in the order of shapes, precisions, and the ladder; may be empty
  * @param before an older run to hold this one against
  */
@@ -39,11 +42,13 @@ public record KernelReport(
     started = Instant.ofEpochSecond(started.getEpochSecond());
     measurements =
         emulated
-            ? measurements.stream().map(KernelReport::withoutRoofline).toList()
+            ? measurements.stream().map(KernelReport::emulated).toList()
             : List.copyOf(measurements);
   }
 
-  private static Measurement withoutRoofline(Measurement m) {
+  /** Without what only a real device can say. */
+  private static Measurement emulated(Measurement m) {
+    Resources own = m.resources();
     return new Measurement(
         m.shape(),
         m.variant(),
@@ -55,7 +60,9 @@ public record KernelReport(
         m.microseconds(),
         m.work(),
         NONE,
-        m.resources());
+        own == null
+            ? null
+            : new Resources(own.registers(), own.sharedBytes(), own.threads(), Double.NaN));
   }
 
   /** This run beside an older one, which all formats then say. */
@@ -144,9 +151,20 @@ public record KernelReport(
     return backend.equals("cpu") ? "this machine" : "this card";
   }
 
+  /** What the figures mean; empty for an emulated device, which has but times. */
+  String legend() {
+    return emulated
+        ? ""
+        : "A time is the median of the runs, and 8 of 10 runs lie from p10 to p90. Speed-up: how"
+            + " many times as fast as the first variant that is right. Operations and bytes are"
+            + " counted by formula, as the least that this work needs, whoever does it. Of best:"
+            + " of what %s's memory or arithmetic, whichever is the limit, gave at best in the same minute (the roofline)."
+                .formatted(place());
+  }
+
   /** How it was measured, in a sentence. */
   String procedure() {
-    return "%s: up to %d runs of each, in turns, with cold caches, %s s of each at most%s."
+    return "%s: up to %s runs of each, in turns, with cold caches, %s s of each at most%s."
         .formatted(
             time(started),
             settings.samples(),

@@ -51,6 +51,15 @@ public record Measurement(
     return Spread.of(microseconds);
   }
 
+  /**
+   * Whether the times of both, which are ok, are apart: no value lies in the ranges from p10 to p90
+   * of both, and each has samples enough to have a range.
+   */
+  boolean differs(Measurement other) {
+    int samples = Math.min(microseconds.size(), other.microseconds.size());
+    return samples >= KernelComparison.LEAST_SAMPLES && !times().overlaps(other.times());
+  }
+
   /** By the median. */
   public double bytesPerSecond() {
     return work.bytes() / times().median() * 1e6;

@@ -79,7 +79,7 @@ final class ReportJson {
     json.name("variant").value(m.variant());
     json.name("idea").value(m.idea());
     json.name("dtype").value(Group.small(m.precision()));
-    json.name("status").value(Group.small(m.status()).replace('_', ' '));
+    json.name("status").value(Group.small(m.status()));
     json.name("why").value(m.why().isEmpty() ? null : m.why());
     number("error", m.error());
     json.name("us").beginArray();
@@ -162,7 +162,7 @@ final class ReportJson {
       json.name("variant").value(row.now().variant());
       json.name("dtype").value(Group.small(row.now().precision()));
       number("speed", row.speed());
-      json.name("verdict").value(Group.small(row.verdict()).replace('_', ' '));
+      json.name("verdict").value(Group.small(row.verdict()));
       json.name("words").value(row.words());
       json.endObject();
     }

@@ -84,9 +84,12 @@ final class ReportPage {
     element("h1", report.subject());
     element("p", "On " + report.device() + ".");
     if (report.emulated()) {
-      out.append("<p class=\"warning\">").append(KernelReport.EMULATED).append("</p>\n");
+      out.append("<p class=\"warning\">").append(KernelReport.EMULATED).append("</p>\n<ul>\n");
+      Group.ideas(report.measurements())
+          .forEach((variant, idea) -> element("li", variant + ": " + idea));
+      out.append("</ul>\n");
     } else if (!groups.isEmpty()) {
-      out.append("<ul class=\"verdicts\">\n");
+      out.append("<ul>\n");
       for (Group group : groups) {
         out.append("<li><b>").append(escape(group.name())).append("</b>: ");
         out.append(escape(group.verdict(report.place()))).append("</li>\n");
@@ -144,7 +147,7 @@ final class ReportPage {
         m.times().median(),
         m.times().p10(),
         m.times().p90(),
-        best ? label + ", fastest" : label,
+        best ? label + (group.level().isEmpty() ? ", fastest" : ", ahead") : label,
         best ? LadderFigure.Mark.BEST : LadderFigure.Mark.NONE);
   }
 
@@ -177,7 +180,7 @@ final class ReportPage {
     Against against = new Against(report, before);
     out.append("<section>\n");
     element("h2", against.title());
-    open("shape", "variant", "then (p10 to p90)", "now (p10 to p90)", "speed", "verdict");
+    open("", "shape", "variant", "then (p10 to p90)", "now (p10 to p90)", "speed", "verdict");
     for (Against.Row each : against.rows()) {
       row(
           List.of(
@@ -208,8 +211,8 @@ final class ReportPage {
             unit.number(m.times().p90()));
   }
 
-  private void open(String... heads) {
-    out.append("<div class=\"table\"><table>\n<thead><tr>");
+  private void open(String css, String... heads) {
+    out.append("<div class=\"table\"><table class=\"%s\">\n<thead><tr>".formatted(css));
     for (String head : heads) {
       out.append("<th scope=\"col\">").append(escape(head)).append("</th>");
     }
@@ -238,54 +241,53 @@ final class ReportPage {
                 : Stream.of(
                     "median (p10 to p90)", "speed-up", "GFLOP/s", "GB/s", "of best", "error"));
     if (resources) {
-      heads = Stream.concat(heads, Stream.of("registers", "shared", "threads", "occupancy"));
+      heads = Stream.concat(heads, Stream.of("registers", "shared", "threads"));
+      heads = Stream.concat(heads, report.emulated() ? Stream.of() : Stream.of("occupancy"));
     }
     String[] all = heads.toArray(String[]::new);
     out.append("<section>\n");
     element("h2", "All figures");
-    open(all);
+    open("numbers", all);
     for (Group group : groups) {
       for (Measurement m : group.all()) {
-        cells(group, m, all.length, resources);
+        cells(group, m, all.length);
       }
     }
     out.append("</tbody></table></div>\n");
-    element(
-        "p",
-        "Operations and bytes are counted by formula, as the least that this work needs, whoever"
-            + " does it. "
-            + (report.emulated()
-                ? ""
-                : "Of best: of the roofline. Error: the worst of those looked at, of the one"
-                    + " allowed."));
+    if (!report.emulated()) {
+      element("p", report.legend() + " Error: the worst of those looked at, of the one allowed.");
+    }
     out.append("</section>\n");
   }
 
-  private void cells(Group group, Measurement m, int columns, boolean resources) {
-    List<String> cells = new ArrayList<>(List.of(group.name(), m.variant()));
+  private void cells(Group group, Measurement m, int columns) {
     if (m.status() != Status.OK) {
       out.append("<tr><td>").append(escape(group.name()));
       out.append("</td><td>").append(escape(m.variant()));
-      out.append("</td><td colspan=\"%d\" class=\"note\">".formatted(columns - 2));
+      String css = m.status() == Status.WRONG ? "note wrong" : "note";
+      out.append("</td><td colspan=\"%s\" class=\"%s\">".formatted(columns - 2, css));
       out.append(escape(ReportText.note(m))).append("</td></tr>\n");
       return;
     }
-    cells.add(range(m));
+    List<String> cells = new ArrayList<>(List.of(group.name(), m.variant(), range(m)));
     if (!report.emulated()) {
       cells.add(Unit.times(group.speedUp(m)));
       cells.add(Unit.digits(m.operationsPerSecond() / 1e9));
       cells.add(Unit.BYTES.number(m.bytesPerSecond()));
       cells.add(Group.hasRoofline(m) ? Unit.percent(m.ofRoofline()) : "-");
-      cells.add(Double.isNaN(m.error()) ? "-" : Unit.percent(m.error()));
+      cells.add(Unit.percent(m.error()));
     }
     Candidate.Resources launch = m.resources();
     if (launch != null) {
       cells.add(String.valueOf(launch.registers()));
       cells.add(String.valueOf(launch.sharedBytes()));
       cells.add(String.valueOf(launch.threads()));
-      cells.add(Unit.percent(launch.occupancy()));
-    } else if (resources) {
-      cells.addAll(List.of("-", "-", "-", "-"));
+      if (!report.emulated()) {
+        cells.add(Unit.percent(launch.occupancy()));
+      }
+    }
+    while (cells.size() < columns) {
+      cells.add("-");
     }
     row(cells);
   }

@@ -49,7 +49,7 @@ final class ReportTables {
     columns.add(of("variant", m -> quoted(m.variant())));
     columns.add(of("idea", m -> quoted(m.idea())));
     columns.add(of("dtype", m -> Group.small(m.precision())));
-    columns.add(of("status", m -> Group.small(m.status()).replace('_', ' ')));
+    columns.add(of("status", m -> Group.small(m.status())));
     columns.add(of("why", m -> quoted(m.why())));
     columns.add(number("error", Measurement::error));
     columns.add(of("samples", m -> String.valueOf(m.microseconds().size())));
@@ -70,7 +70,9 @@ final class ReportTables {
     columns.add(resource("registers", r -> String.valueOf(r.registers())));
     columns.add(resource("shared_bytes", r -> String.valueOf(r.sharedBytes())));
     columns.add(resource("block_threads", r -> String.valueOf(r.threads())));
-    columns.add(resource("occupancy", r -> finite(r.occupancy())));
+    if (!report.emulated()) {
+      columns.add(resource("occupancy", r -> finite(r.occupancy())));
+    }
     columns.add(of("backend", m -> quoted(report.backend())));
     columns.add(of("device", m -> quoted(report.device())));
     columns.add(of("emulated", m -> String.valueOf(report.emulated())));
@@ -134,6 +136,9 @@ final class ReportTables {
       }
     }
     against(report, out);
+    if (!report.emulated()) {
+      out.append('\n').append(plain(report.legend())).append('\n');
+    }
     return out.toString();
   }
 

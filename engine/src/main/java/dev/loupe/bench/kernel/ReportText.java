@@ -36,7 +36,8 @@ final class ReportText {
     launches();
     against();
     if (!report.measurements().isEmpty() && !report.emulated()) {
-      legend();
+      out.append('\n');
+      say(report.legend());
     }
     machine();
     return out.toString();
@@ -132,7 +133,9 @@ final class ReportText {
         table.column("registers a thread", 1, m -> of(m).registers() + "");
         table.column("shared bytes", 2, m -> of(m).sharedBytes() + "");
         table.column("threads a block", 3, m -> of(m).threads() + "");
-        table.column("occupancy", 0, m -> Unit.percent(of(m).occupancy()));
+        if (!report.emulated()) {
+          table.column("occupancy", 0, m -> Unit.percent(of(m).occupancy()));
+        }
         lines(table.lines(known, m -> "", columns));
       }
     }
@@ -181,27 +184,10 @@ final class ReportText {
         : unit.number(m.times().p10()) + ".." + unit.number(m.times().p90());
   }
 
-  private void legend() {
-    out.append('\n');
-    say(
-        "A time is the median of the runs, and 8 of 10 runs lie from p10 to p90. Speed-up: how many"
-            + " times as fast as the first variant that is right. Operations and bytes are counted"
-            + " by formula, as the least that this work needs, whoever does it. Of best: of what "
-            + report.place()
-            + "'s memory or arithmetic, whichever is the limit, gave at best in the same minute"
-            + " (the roofline).");
-  }
-
   private void machine() {
     out.append('\n');
-    ceilings();
+    Ceiling.of(report).forEach(each -> say(each.sentence()));
     say(report.host());
     say(report.procedure());
-  }
-
-  private void ceilings() {
-    for (Ceiling each : Ceiling.of(report)) {
-      say(each.sentence());
-    }
   }
 }

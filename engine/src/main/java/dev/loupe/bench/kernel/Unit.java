@@ -13,12 +13,12 @@ import java.math.RoundingMode;
 record Unit(String name, double size) {
   static final Unit BYTES = new Unit("GB/s", 1e9);
 
-  /** One in which so many microseconds are not less than 1, if there is one. */
+  /** One in which so many microseconds are not less than 1 in three digits, if there is one. */
   static Unit time(double microseconds) {
-    if (microseconds >= 0.999999e6) {
+    if (microseconds >= 0.9995e6) {
       return new Unit("s", 1e6);
     }
-    return microseconds >= 0.999999e3 ? new Unit("ms", 1e3) : new Unit("us", 1);
+    return microseconds >= 0.9995e3 ? new Unit("ms", 1e3) : new Unit("us", 1);
   }
 
   /** One for operations a second, the most of which are so many. */
@@ -70,9 +70,12 @@ record Unit(String name, double size) {
     return digits(ratio) + "x";
   }
 
-  /** {@code 4.3%}, of a part of 1. */
+  /** {@code 4.3%}, of a part of 1; a dash for none. */
   static String percent(double part) {
     double percent = 100 * part;
+    if (!Double.isFinite(percent)) {
+      return "-";
+    }
     if (percent > 0 && percent < 0.05) {
       return "<0.1%";
     }

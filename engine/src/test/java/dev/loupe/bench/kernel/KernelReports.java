@@ -37,7 +37,7 @@ final class KernelReports {
     }
 
     String label() {
-      return Group.small(this).replace('_', '-');
+      return Group.small(this).replace(' ', '-');
     }
   }
 
@@ -81,6 +81,90 @@ final class KernelReports {
         List.of(),
         Problem.Work.of(shape, 4, 4),
         CPU,
+        null);
+  }
+
+  /**
+   * One whose figures are easily had by hand: 1,000 bytes, 4,000 operations, on what gives 1 GB/s
+   * and 8 GFLOP/s, so that memory ends it at 4 GFLOP/s. 10 us are a tenth of that.
+   */
+  static Measurement simple(String variant, Double... microseconds) {
+    return new Measurement(
+        Shape.of(Operation.GELU, 2, 500),
+        variant,
+        "the idea of " + variant,
+        Precision.F32,
+        Status.OK,
+        "",
+        0.5,
+        List.of(microseconds),
+        new Problem.Work(1000, 4000),
+        new Roofline(1e9, 8e9),
+        null);
+  }
+
+  /** Six samples from {@code from} on, a step of {@code step} between them. */
+  static Measurement simple(String variant, double from, double step) {
+    Double[] samples = new Double[6];
+    for (int i = 0; i < samples.length; i++) {
+      samples[i] = from + i * step;
+    }
+    return simple(variant, samples);
+  }
+
+  static Measurement without(String variant, Status status, String why) {
+    return without(Shape.of(Operation.GELU, 2, 500), variant, status, why);
+  }
+
+  /** Names and reasons that break what does not escape them. */
+  static KernelReport hostile() {
+    String name = "<script>alert('1')</script>|\"a\",&amp;\n*b*_`c`\u001b[31m\ud800";
+    Shape shape = Shape.of(Operation.GELU, 2, 500);
+    return new KernelReport(
+        Instant.parse("2026-11-28T12:00:00Z"),
+        true,
+        new Machine(name, 1, 0, name, -1),
+        1,
+        "cpu",
+        name,
+        false,
+        SETTINGS,
+        List.of(
+            ok(shape, name, name, samples(30, 5, 0.01, 1)),
+            without(shape, "w" + name, Status.WRONG, name),
+            without(shape, "l" + name, Status.LEFT_OUT, name)),
+        null);
+  }
+
+  /** Twenty variants that are about as fast as each other, on shapes of two kinds. */
+  static KernelReport crowded() {
+    List<Measurement> all = new ArrayList<>();
+    for (int k : new int[] {768, 3072}) {
+      for (int m : new int[] {1, 2, 3, 4, 5, 6, 7, 8, 16, 1024}) {
+        Shape shape = Shape.of(Operation.LINEAR, m, k, 3072);
+        double median = Problem.Work.of(shape, 4, 4).operations() / 1e11 * 1e6;
+        for (int i = 0; i < 20; i++) {
+          String name = "tiled-of-some-kind@" + 32 * (i + 1);
+          String idea = "blocks of %s threads, and many words on why that may be good".formatted(i);
+          all.add(ok(shape, name, idea, samples(5, median * (1 + i / 100.0), 0.1, all.size())));
+        }
+      }
+    }
+    return of(all);
+  }
+
+  /** The same measurements as of an emulated card. */
+  static KernelReport emulated(List<Measurement> measurements) {
+    return new KernelReport(
+        Instant.parse("2026-11-28T12:00:00Z"),
+        false,
+        MACHINE,
+        2,
+        "cuda",
+        "Loupe CPU emulator",
+        true,
+        SETTINGS,
+        measurements,
         null);
   }
 
