@@ -17,6 +17,7 @@ import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
 import dev.loupe.weights.StoredTensor;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
@@ -206,6 +207,47 @@ public final class Loupe implements AutoCloseable {
   public List<Generation> run(Request request) {
     try (Session session = new Session(model, tokenizer, info, request)) {
       return session.run();
+    } catch (NotFiniteException e) {
+      throw notFinite(e);
+    }
+  }
+
+  /**
+   * Why the model says what it says after one token of what {@code request} reads; of the request,
+   * only its text or ids and its listener count.
+   *
+   * @param position of the token, from 0; negative for the last
+   * @param target the token in question; negative for the one that follows in the text, or the
+   *     likeliest at its end
+   * @param top how many tokens are named after each layer
+   * @throws IllegalArgumentException if the text has no such position, is longer than the context,
+   *     or the vocabulary has no such token
+   */
+  public Lens lens(Request request, int position, int target, int top) {
+    Gpt2Config config = model.config();
+    int[] ids = Session.promptIds(request, tokenizer, config);
+    int at = position < 0 ? ids.length - 1 : position;
+    if (at >= ids.length) {
+      throw new IllegalArgumentException(
+          "no token %d: the text has tokens 0..%d".formatted(at, ids.length - 1));
+    }
+    if (at >= config.nPositions()) {
+      throw new IllegalArgumentException(
+          "token %d: the model reads %d tokens".formatted(at, config.nPositions()));
+    }
+    if (target >= 0 && !tokenizer.contains(target)) {
+      throw new IllegalArgumentException(
+          "token id %d is outside the vocabulary 0..%d".formatted(target, tokenizer.size() - 1));
+    }
+    if (top < 0) {
+      throw new IllegalArgumentException("the top %d tokens: not 0 or more".formatted(top));
+    }
+    int asked = target < 0 && at + 1 < ids.length ? ids[at + 1] : target;
+    int[] shown = Arrays.copyOf(ids, Math.min(ids.length, at + 2));
+    List<Token> tokens = Sample.tokens(tokenizer, shown);
+    try (LensSession session =
+        new LensSession(model, checkpoint, tokenizer, request, Arrays.copyOf(ids, at + 1))) {
+      return session.look(info, tokens, asked, top);
     } catch (NotFiniteException e) {
       throw notFinite(e);
     }

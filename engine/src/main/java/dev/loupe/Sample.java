@@ -115,7 +115,31 @@ final class Sample {
     }
   }
 
+  /** Tokens of a text that nothing was written to, and of which no odds are known. */
+  static List<Token> tokens(Tokenizer tokenizer, int[] ids) {
+    Request nobody = Request.ids(ids);
+    Sample sample = new Sample(tokenizer, nobody, 0, ids, KeptAttention.NONE);
+    return sample.tokens();
+  }
+
   Generation result(ModelInfo model, Request request, int cropped, Generation.Timing timing) {
+    KeptAttention kept = attention.first(length);
+    return new Generation(
+        model,
+        request.sampling,
+        number,
+        text.toString(),
+        promptLength,
+        tokens(),
+        finish == null ? Finish.LENGTH : finish,
+        cropped,
+        kept.maps(),
+        kept.scores(),
+        kept.statistics(),
+        timing);
+  }
+
+  private List<Token> tokens() {
     int[] all = ids(0, length);
     List<String> labels = Labels.of(tokenizer, all);
     List<CharSpan> spans = CharSpan.of(tokenizer, all);
@@ -142,19 +166,6 @@ final class Sample {
               known.rank(),
               top));
     }
-    KeptAttention kept = attention.first(length);
-    return new Generation(
-        model,
-        request.sampling,
-        number,
-        text.toString(),
-        promptLength,
-        tokens,
-        finish == null ? Finish.LENGTH : finish,
-        cropped,
-        kept.maps(),
-        kept.scores(),
-        kept.statistics(),
-        timing);
+    return tokens;
   }
 }

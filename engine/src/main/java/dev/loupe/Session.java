@@ -62,7 +62,7 @@ final class Session implements AutoCloseable {
     this.info = info;
     this.request = request;
     config = model.config();
-    prompt = promptIds();
+    prompt = promptIds(request, tokenizer, config);
     tokens = tokensToWrite();
     int total = prompt.length + tokens;
     int context = Math.min(total, config.nPositions());
@@ -138,7 +138,8 @@ final class Session implements AutoCloseable {
     return ids;
   }
 
-  private int[] promptIds() {
+  /** What a request reads: its ids, or those of its text, or the beginning-of-text token. */
+  static int[] promptIds(Request request, Tokenizer tokenizer, Gpt2Config config) {
     int[] ids =
         request.text.isPresent()
             ? tokenizer.encode(request.text.get(), request.special)

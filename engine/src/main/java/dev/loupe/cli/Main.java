@@ -66,6 +66,7 @@ public final class Main {
       List.of(
           GenerateCommand.class,
           AttentionCommand.class,
+          LensCommand.class,
           WeightsCommand.class,
           BenchCommand.class,
           DoctorCommand.class);

@@ -99,8 +99,8 @@ public final class Activations {
     return qkv;
   }
 
-  /** Attention output [R, C]. */
-  Tensor y() {
+  /** Attention output [R, C], the heads side by side, before c_proj. */
+  public Tensor y() {
     return y;
   }
 

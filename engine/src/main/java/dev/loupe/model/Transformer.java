@@ -90,8 +90,18 @@ public final class Transformer implements AutoCloseable {
    * @param out [rows, V]
    */
   public void logits(Activations a, int first, Tensor out) {
-    Tensor h = a.h().rows(first, out.rows());
-    ops.layerNorm(a.x().rows(first, out.rows()), lnF, h);
+    logits(a.x().rows(first, out.rows()), a.h().rows(first, out.rows()), out);
+  }
+
+  /**
+   * Logits of any rows of a residual stream.
+   *
+   * @param x [rows, C]
+   * @param h [rows, C] of activations: receives its layer norm
+   * @param out [rows, V]
+   */
+  public void logits(Tensor x, Tensor h, Tensor out) {
+    ops.layerNorm(x, lnF, h);
     ops.logits(h, head, out);
   }
 

@@ -120,7 +120,7 @@ class UsageTest {
   @Test
   void refusesToRunWithoutACommand() {
     Ran.loupe()
-        .refused(Main.BAD_USAGE, "no command", "generate, attention, weights, bench, doctor");
+        .refused(Main.BAD_USAGE, "no command", "generate, attention, lens, weights, bench, doctor");
   }
 
   @Test
@@ -156,6 +156,7 @@ class UsageTest {
         "weights verify",
         "weights pull",
         "weights make-random",
+        "lens",
         "bench",
         "bench attention",
         "bench decode-attention",

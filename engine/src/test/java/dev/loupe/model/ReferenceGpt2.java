@@ -21,6 +21,9 @@ public final class ReferenceGpt2 {
   /** [L + 1, T, C]: the residual stream before the first block and after each. */
   public final double[][][] hidden;
 
+  /** [L, T, C]: what the heads made of the values, side by side, before c_proj. */
+  public final double[][][] heads;
+
   private final Checkpoint checkpoint;
   private final Gpt2Config config;
 
@@ -31,6 +34,7 @@ public final class ReferenceGpt2 {
     attention = new double[config.nLayer()][config.nHead()][t][t];
     scores = new double[config.nLayer()][config.nHead()][t][t];
     hidden = new double[config.nLayer() + 1][][];
+    heads = new double[config.nLayer()][][];
     double[][] x = new double[t][config.nEmbd()];
     StoredTensor wte = checkpoint.tensor("wte.weight");
     StoredTensor wpe = checkpoint.tensor("wpe.weight");
@@ -63,8 +67,8 @@ public final class ReferenceGpt2 {
   private void block(int layer, double[][] x) {
     String prefix = "h." + layer + ".";
     double[][] qkv = linear(layerNorm(x, prefix + "ln_1"), prefix + "attn.c_attn");
-    double[][] heads = attend(layer, qkv);
-    add(x, linear(heads, prefix + "attn.c_proj"));
+    heads[layer] = attend(layer, qkv);
+    add(x, linear(heads[layer], prefix + "attn.c_proj"));
     double[][] inner = linear(layerNorm(x, prefix + "ln_2"), prefix + "mlp.c_fc");
     for (double[] row : inner) {
       for (int i = 0; i < row.length; i++) {

@@ -1,0 +1,99 @@
+package dev.loupe.cli;
+
+import dev.loupe.Lens;
+import dev.loupe.Loupe;
+import dev.loupe.Request;
+import dev.loupe.export.LensReport;
+import java.io.IOException;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParentCommand;
+
+/** {@code loupe lens}: why the model says what it says after one token of a text. */
+@Command(
+    name = "lens",
+    description = {
+      "Show why the model says what it says after one token of a text:",
+      "what it would say after each layer, and what each part adds to a token's logit."
+    },
+    parameterListHeading = "%n",
+    abbreviateSynopsis = true,
+    sortOptions = false,
+    footerHeading = "%nExamples:%n",
+    footer = {
+      "  loupe lens \"To be or not to\"",
+      "  loupe lens \"To be or not to be\" --at 3 --top 3",
+      "  loupe lens --file poem.txt --at 40 --target 307 --json"
+    })
+final class LensCommand implements Callable<Integer> {
+  @ParentCommand Main main;
+  @Mixin TextInput input;
+
+  @Option(
+      names = "--at",
+      paramLabel = "N",
+      description = "The token after which the model speaks, from 0 (default: the last).")
+  @Nullable Integer at;
+
+  @Option(
+      names = "--target",
+      paramLabel = "ID",
+      description =
+          "The token in question (default: the one that follows in the text, or the likeliest).")
+  @Nullable Integer target;
+
+  @Option(
+      names = "--top",
+      paramLabel = "K",
+      description = "Name the K likeliest tokens after each layer (default: 5).")
+  int top = 5;
+
+  @Option(names = "--json", description = "Print one JSON object, on one line.")
+  boolean json;
+
+  @Option(
+      names = {"-q", "--quiet"},
+      description = "Nothing on standard error but errors.")
+  boolean quiet;
+
+  @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
+  ModelOptions model = new ModelOptions();
+
+  @Override
+  public Integer call() throws IOException {
+    Terminal terminal = main.terminal();
+    requireNotNegative("--at", at);
+    requireNotNegative("--target", target);
+    Request request = input.request(terminal);
+    ProgressBar bar = new ProgressBar(terminal, !quiet, "reading");
+    Lens lens;
+    try (Loupe loupe = model.open(terminal, quiet, json)) {
+      Request.Listener progress =
+          new Request.Listener() {
+            @Override
+            public boolean reading(int layersDone, int layers) {
+              bar.update(layersDone, layers);
+              return true;
+            }
+          };
+      lens =
+          loupe.lens(
+              request.listener(progress), at == null ? -1 : at, target == null ? -1 : target, top);
+    } finally {
+      bar.clear();
+    }
+    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
+    terminal.print(json ? LensReport.json(lens) + "\n" : LensReport.text(lens, columns));
+    return 0;
+  }
+
+  private static void requireNotNegative(String option, @Nullable Integer value) {
+    if (value != null && value < 0) {
+      throw new IllegalArgumentException("%s %d: not 0 or more".formatted(option, value));
+    }
+  }
+}
