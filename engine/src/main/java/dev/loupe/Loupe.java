@@ -145,11 +145,7 @@ public final class Loupe implements AutoCloseable {
 
   private static Ops cuda(Options options, Checkpoint checkpoint) {
     Gpt2Config config = checkpoint.config();
-    if (config.headDim() % 8 != 0 || config.headDim() > 128) {
-      throw new BackendException(
-          "heads %d wide: the GPU takes multiples of 8 up to 128 (--backend cpu)"
-              .formatted(config.headDim()));
-    }
+    requireHeads(config);
     Ops ops;
     try {
       ops = new CudaOps(options.device(), options.precision(), options.gemm());
@@ -162,6 +158,14 @@ public final class Loupe implements AutoCloseable {
     } catch (RuntimeException e) {
       ops.close();
       throw e;
+    }
+  }
+
+  private static void requireHeads(Gpt2Config config) {
+    if (config.headDim() % 8 != 0 || config.headDim() > 128) {
+      throw new BackendException(
+          "heads %d wide: the GPU takes multiples of 8 up to 128 (--backend cpu)"
+              .formatted(config.headDim()));
     }
   }
 
@@ -205,8 +209,51 @@ public final class Loupe implements AutoCloseable {
    *     that holds one
    */
   public List<Generation> run(Request request) {
+    if (request.interventions.none()) {
+      return run(model, request);
+    }
+    try (ChangedModel changed = changed(request)) {
+      return run(changed.model(), request);
+    }
+  }
+
+  private List<Generation> run(Transformer model, Request request) {
     try (Session session = new Session(model, tokenizer, info, request)) {
       return session.run();
+    } catch (NotFiniteException e) {
+      throw notFinite(e);
+    }
+  }
+
+  private ChangedModel changed(Request request) {
+    Gpt2Config config = request.interventions.of(model.config());
+    if (ops instanceof CudaOps) {
+      requireHeads(config);
+    }
+    int[] prompt = Session.promptIds(request, tokenizer, config);
+    return new ChangedModel(model, checkpoint, request.interventions, prompt);
+  }
+
+  /**
+   * Reads a text twice, by the model as it is and with the request's interventions; of the request,
+   * only its text or ids and the interventions count.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   */
+  public Comparison compare(Request request) {
+    int[] ids = Session.promptIds(request, tokenizer, model.config());
+    Request reading = Request.ids(ids).tokens(0).logprobs(0).attention(AttentionSelection.all());
+    Generation before = run(model, reading).getFirst();
+    try (ChangedModel changed = changed(request)) {
+      Generation after = run(changed.model(), reading).getFirst();
+      boolean sameHeads = changed.model().config().nHead() == model.config().nHead();
+      return new Comparison(
+          info,
+          before.tokens(),
+          after.tokens().stream().map(Token::logprob).toList(),
+          Comparing.divergences(model, changed.model(), ids),
+          sameHeads ? Comparing.variation(before.attention(), after.attention()) : List.of());
     } catch (NotFiniteException e) {
       throw notFinite(e);
     }

@@ -48,6 +48,7 @@ public final class Request {
   int logprobs = -1;
   boolean slide;
   boolean special;
+  Interventions interventions = Interventions.NONE;
   Listener listener = Listener.NONE;
 
   private Request(Optional<String> text, int[] ids) {
@@ -109,6 +110,12 @@ public final class Request {
       throw new IllegalArgumentException("the top %d tokens: not 0 or more".formatted(top));
     }
     this.logprobs = top;
+    return this;
+  }
+
+  /** Changes heads of the model for this run alone. */
+  public Request interventions(Interventions interventions) {
+    this.interventions = interventions;
     return this;
   }
 

@@ -54,6 +54,9 @@ final class AttentionCommand implements Callable<Integer> {
   @ArgGroup(validate = false, order = 2, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
 
+  @ArgGroup(validate = false, order = 3, heading = "%nHeads that are changed:%n")
+  InterventionOptions changes = new InterventionOptions();
+
   @Override
   public Integer call() throws IOException {
     Terminal terminal = main.terminal();
@@ -71,6 +74,7 @@ final class AttentionCommand implements Callable<Integer> {
         input
             .request(terminal)
             .tokens(0)
+            .interventions(changes.interventions())
             .logprobs(output.logprobs)
             .attention(attention.selection(maps));
     try (AttentionOutput files = attention) {

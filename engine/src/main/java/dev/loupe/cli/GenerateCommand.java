@@ -80,6 +80,9 @@ final class GenerateCommand implements Callable<Integer> {
   @ArgGroup(validate = false, order = 3, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
 
+  @ArgGroup(validate = false, order = 4, heading = "%nHeads that are changed:%n")
+  InterventionOptions changes = new InterventionOptions();
+
   @Override
   public Integer call() throws IOException {
     Terminal terminal = main.terminal();
@@ -90,6 +93,7 @@ final class GenerateCommand implements Callable<Integer> {
         input
             .request(terminal)
             .sampling(chosen)
+            .interventions(changes.interventions())
             .samples(samples)
             .stops(stops)
             .slide(overflow == Overflow.SLIDE);

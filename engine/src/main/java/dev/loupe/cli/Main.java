@@ -67,6 +67,7 @@ public final class Main {
           GenerateCommand.class,
           AttentionCommand.class,
           LensCommand.class,
+          CompareCommand.class,
           WeightsCommand.class,
           BenchCommand.class,
           DoctorCommand.class);

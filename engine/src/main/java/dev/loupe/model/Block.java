@@ -4,10 +4,12 @@ import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Linear;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
+import org.jspecify.annotations.Nullable;
 
 /**
  * One transformer block: attention, then an MLP, each after a layer norm and added to the residual
@@ -24,6 +26,15 @@ final class Block {
     this.layer = layer;
     this.scale = config.attentionScale(layer);
     this.activation = config.activation();
+  }
+
+  /** The same, its heads cut as {@code config} says, with another c_proj unless it is null. */
+  Block variant(Gpt2Config config, @Nullable Linear cProj) {
+    BlockWeights weights =
+        cProj == null
+            ? w
+            : new BlockWeights(w.ln1(), w.cAttn(), cProj, w.ln2(), w.cFc(), w.mlpCProj());
+    return new Block(weights, config, layer);
   }
 
   /**

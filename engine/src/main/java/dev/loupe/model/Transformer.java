@@ -4,6 +4,7 @@ import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
+import dev.loupe.ops.Linear;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
@@ -14,6 +15,7 @@ import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 
 /**
  * GPT-2: token and position embedding, L blocks, a last layer norm, and the head that turns a row
@@ -58,6 +60,29 @@ public final class Transformer implements AutoCloseable {
       arena.close();
       throw e;
     }
+  }
+
+  private Transformer(Transformer other, Gpt2Config config, Map<Integer, Linear> cProj) {
+    this.config = config;
+    ops = other.ops;
+    arena = other.arena;
+    wte = other.wte;
+    wpe = other.wpe;
+    lnF = other.lnF;
+    head = other.head;
+    for (int layer = 0; layer < config.nLayer(); layer++) {
+      blocks.add(other.blocks.get(layer).variant(config, cProj.get(layer)));
+    }
+  }
+
+  /**
+   * The same weights, cut into the heads of {@code config}, and with another output projection in
+   * some layers. It lives as long as this model and those projections, and is not closed.
+   *
+   * @param cProj by layer
+   */
+  public Transformer variant(Gpt2Config config, Map<Integer, Linear> cProj) {
+    return new Transformer(this, config, cProj);
   }
 
   public Gpt2Config config() {

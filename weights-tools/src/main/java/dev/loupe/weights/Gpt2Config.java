@@ -100,6 +100,23 @@ public record Gpt2Config(
         eosTokenId);
   }
 
+  /** The same weights cut into another number of heads; it divides nEmbd. */
+  public Gpt2Config withHeads(int heads) {
+    return new Gpt2Config(
+        nLayer,
+        heads,
+        nEmbd,
+        nPositions,
+        vocabSize,
+        nInner,
+        activation,
+        layerNormEpsilon,
+        scaleAttnWeights,
+        scaleAttnByInverseLayerIdx,
+        bosTokenId,
+        eosTokenId);
+  }
+
   /** Width of one head, D. */
   public int headDim() {
     return nEmbd / nHead;

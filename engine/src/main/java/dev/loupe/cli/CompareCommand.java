@@ -1,0 +1,78 @@
+package dev.loupe.cli;
+
+import dev.loupe.Comparison;
+import dev.loupe.Loupe;
+import dev.loupe.Request;
+import dev.loupe.export.ComparisonReport;
+import java.io.IOException;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParentCommand;
+
+/** {@code loupe compare}: what heads do for a text, shown by changing them. */
+@Command(
+    name = "compare",
+    description = {
+      "Read a text twice, by the model as it is and with heads changed,",
+      "and show what that does to each token's probability and to the attention."
+    },
+    parameterListHeading = "%n",
+    abbreviateSynopsis = true,
+    sortOptions = false,
+    footerHeading = "%nExamples:%n",
+    footer = {
+      "  loupe compare \"To be or not to be\" --ablate 4.0",
+      "  loupe compare --file poem.txt --ablate 2.1,2.2 --ablate-to mean",
+      "  loupe compare \"To be or not to be\" --scale 5.0=2 --json"
+    })
+final class CompareCommand implements Callable<Integer> {
+  @ParentCommand Main main;
+  @Mixin TextInput input;
+
+  @ArgGroup(validate = false, order = 1, heading = "%nWhat is changed:%n")
+  InterventionOptions changes = new InterventionOptions();
+
+  @Option(
+      names = "--top",
+      paramLabel = "K",
+      description = "Show the K tokens that change most (default: 20).")
+  int top = 20;
+
+  @Option(names = "--json", description = "Print one JSON object, on one line.")
+  boolean json;
+
+  @Option(
+      names = {"-q", "--quiet"},
+      description = "Nothing on standard error but errors.")
+  boolean quiet;
+
+  @ArgGroup(validate = false, order = 2, heading = "%nModel:%n")
+  ModelOptions model = new ModelOptions();
+
+  @Override
+  public Integer call() throws IOException {
+    Terminal terminal = main.terminal();
+    if (top < 0) {
+      throw new IllegalArgumentException("--top %d: not 0 or more".formatted(top));
+    }
+    String words = changes.words();
+    if (words.isEmpty()) {
+      throw new IllegalArgumentException(
+          "nothing is changed: give --ablate, --scale or --n-head (--ablate 4.0, for example)");
+    }
+    Request request = input.request(terminal).interventions(changes.interventions());
+    Comparison comparison;
+    try (Loupe loupe = model.open(terminal, quiet, json)) {
+      comparison = loupe.compare(request);
+    }
+    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
+    terminal.print(
+        json
+            ? ComparisonReport.json(comparison, words) + "\n"
+            : ComparisonReport.text(comparison, words, top, columns));
+    return 0;
+  }
+}
