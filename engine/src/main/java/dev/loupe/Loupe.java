@@ -1,6 +1,7 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.ValueNorms;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
@@ -21,6 +22,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalLong;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An open GPT-2 model: generates text and shows what it attended to.
@@ -38,6 +40,7 @@ public final class Loupe implements AutoCloseable {
   private final Ops ops;
   private final Transformer model;
   private final ModelInfo info;
+  private @Nullable ValueNorms valueNorms; // once somebody wants them
 
   private Loupe(
       Checkpoint checkpoint, Tokenizer tokenizer, Ops ops, Transformer model, ModelInfo info) {
@@ -204,11 +207,18 @@ public final class Loupe implements AutoCloseable {
    *     that holds one
    */
   public List<Generation> run(Request request) {
-    try (Session session = new Session(model, tokenizer, info, request)) {
+    try (Session session = new Session(model, tokenizer, info, request, this::valueNorms)) {
       return session.run();
     } catch (NotFiniteException e) {
       throw notFinite(e);
     }
+  }
+
+  private synchronized ValueNorms valueNorms() {
+    if (valueNorms == null) {
+      valueNorms = new ValueNorms(checkpoint);
+    }
+    return valueNorms;
   }
 
   /** What was opened and what it runs on. */

@@ -42,6 +42,8 @@ class StatisticsFormatTest {
         Optional.empty(),
         Optional.empty(),
         Optional.of(all),
+        Optional.empty(),
+        Optional.empty(),
         maps.timing());
   }
 
