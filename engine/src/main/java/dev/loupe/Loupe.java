@@ -214,6 +214,25 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
+  /** {@link #heads(Request)} on {@code text}, which may be long, or empty. */
+  public HeadSurvey heads(String text) {
+    return heads(Request.text(text));
+  }
+
+  /**
+   * What each head does, on the text of {@code request} in windows of the context, and on repeated
+   * random tokens. Nothing is written. If the listener ends the reading, what was read of the text
+   * counts.
+   *
+   * @throws IllegalArgumentException if an id is outside the vocabulary
+   * @throws java.util.concurrent.CancellationException if the listener ended it before the random
+   *     tokens were read
+   * @throws GpuException if the GPU fails
+   */
+  public HeadSurvey heads(Request request) {
+    return HeadSurvey.of(this, request);
+  }
+
   private synchronized ValueNorms valueNorms() {
     if (valueNorms == null) {
       valueNorms = new ValueNorms(checkpoint);

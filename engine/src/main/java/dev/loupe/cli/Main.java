@@ -5,6 +5,7 @@ import dev.loupe.BackendException;
 import dev.loupe.BrokenRunException;
 import dev.loupe.Gemm;
 import dev.loupe.Precision;
+import dev.loupe.export.HeadTable;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.sampling.NotFiniteException;
@@ -66,6 +67,7 @@ public final class Main {
       List.of(
           GenerateCommand.class,
           AttentionCommand.class,
+          HeadsCommand.class,
           WeightsCommand.class,
           BenchCommand.class,
           DoctorCommand.class);
@@ -177,6 +179,13 @@ public final class Main {
                 .collect(Collectors.joining(", "))));
     commandLine.registerConverter(
         DType.class, value(text -> DType.valueOf(text.toUpperCase(Locale.ROOT)), "f32 or f16"));
+    commandLine.registerConverter(
+        HeadTable.Column.class,
+        value(
+            text -> HeadTable.Column.valueOf(text.toUpperCase(Locale.ROOT)),
+            Arrays.stream(HeadTable.Column.values())
+                .map(HeadTable.Column::title)
+                .collect(Collectors.joining(", "))));
     commandLine.registerConverter(
         GenerateCommand.Overflow.class,
         value(
