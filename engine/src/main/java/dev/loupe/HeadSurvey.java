@@ -20,9 +20,9 @@ import java.util.concurrent.CancellationException;
  * random tokens that come twice, where nothing but the repetition can be read.
  *
  * <p>The random sequences are [BOS] a b c ... a b c ..., {@link #SEQUENCES} of them with up to
- * {@link #LENGTH} different tokens, the same each time (Olsson et al., "In-context Learning and
- * Induction Heads", 2022; TransformerLens' demos take 50 or 100 tokens). BOS is there where the
- * model names one.
+ * {@link #LENGTH} different tokens, the same each time a model is asked (Olsson et al., "In-context
+ * Learning and Induction Heads", 2022; as many as in TransformerLens' Main Demo). BOS is there
+ * where the model names one.
  *
  * @param model which model
  * @param onText over the windows that were read; empty if none was
@@ -37,10 +37,10 @@ public record HeadSurvey(
     int windows,
     HeadStatistics onRepeated) {
   /** How many random sequences are read. */
-  public static final int SEQUENCES = 4;
+  public static final int SEQUENCES = 10;
 
   /** Most tokens that come twice in each; fewer where the context or the vocabulary is smaller. */
-  public static final int LENGTH = 100;
+  public static final int LENGTH = 50;
 
   /** Tokens below which a text says little: with few keys to read, each gets much. */
   public static final int SHORTEST_TEXT = 32;
@@ -154,7 +154,8 @@ public record HeadSurvey(
     return ids;
   }
 
-  private static List<int[]> sequences(Gpt2Config config, Tokenizer tokenizer, int length) {
+  /** What is read twice in a row, {@code length} tokens each. */
+  static List<int[]> sequences(Gpt2Config config, Tokenizer tokenizer, int length) {
     List<Integer> vocabulary = vocabulary(config, tokenizer);
     Random random = new Random(SEED);
     List<int[]> sequences = new ArrayList<>();

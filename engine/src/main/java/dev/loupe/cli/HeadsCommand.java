@@ -37,7 +37,7 @@ final class HeadsCommand implements Callable<Integer> {
       names = "--sort",
       paramLabel = "COLUMN",
       description =
-          "By head, induction, prev, dupl, first, self, entropy, distance or norm, the largest"
+          "By head, induction, prev, dupl, first, self, entropy, dist or norm, the largest"
               + " first (default: induction).")
   HeadTable.Column sort = HeadTable.Column.INDUCTION;
 

@@ -23,7 +23,7 @@ public final class HeadTable {
     FIRST("first", Optional.of(HeadScore.FIRST_TOKEN), 3),
     SELF("self", Optional.of(HeadScore.SELF), 5),
     ENTROPY("entropy", Optional.of(HeadScore.ENTROPY), 6),
-    DISTANCE("distance", Optional.of(HeadScore.MEAN_DISTANCE), 7),
+    DIST("dist", Optional.of(HeadScore.MEAN_DISTANCE), 7),
     NORM("norm", Optional.of(HeadScore.WEIGHTED_NORM), 8);
 
     private final String title;
@@ -108,7 +108,7 @@ public final class HeadTable {
   /** What the columns were measured on. */
   private static List<String> about(HeadSurvey survey) {
     String repeated =
-        "repeated random tokens (%d sequences of %d, each twice)"
+        "repeated random tokens (%d sequences of %d, twice)"
             .formatted(HeadSurvey.SEQUENCES, survey.onRepeated().repeated());
     int tokens = survey.onText().map(HeadStatistics::tokens).orElse(0);
     if (tokens >= HeadSurvey.SHORTEST_TEXT) {
