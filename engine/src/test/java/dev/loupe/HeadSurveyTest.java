@@ -64,6 +64,7 @@ class HeadSurveyTest {
       assertEquals(0.97 * 50 / 52, survey.score(HeadScore.INDUCTION, 5, head), 0.03);
     }
     assertEquals(0.60 * 50 / 52, survey.score(HeadScore.INDUCTION, 3, 1), 0.06);
+    assertTrue(survey.score(HeadScore.PREVIOUS_TOKEN, 4, 0) > 0.9, "on random tokens");
     HeadStatistics onText = survey.onText().orElseThrow();
     assertEquals(0.80, onText.score(HeadScore.PREVIOUS_TOKEN, 4, 0), 0.04);
     assertEquals(0.34, onText.score(HeadScore.PREVIOUS_TOKEN, 1, 0), 0.03);

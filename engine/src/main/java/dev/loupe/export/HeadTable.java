@@ -62,12 +62,8 @@ public final class HeadTable {
     }
     if (by.score.isPresent()) {
       HeadScore score = by.score.get();
-      places.sort(
-          Comparator.comparingDouble(
-              (Place p) -> {
-                double value = survey.score(score, p.layer(), p.head());
-                return Double.isNaN(value) ? Double.POSITIVE_INFINITY : -value;
-              }));
+      // NaN, which no comparison is less than, comes last
+      places.sort(Comparator.comparingDouble(p -> -survey.score(score, p.layer(), p.head())));
     }
     return places;
   }

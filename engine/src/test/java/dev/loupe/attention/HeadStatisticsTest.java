@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.HeadStatistics.Edge;
+import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
@@ -154,6 +155,26 @@ class HeadStatisticsTest {
             new Edge(2, 1, 0.125f)),
         all.edges(3, 1, true));
     assertEquals(List.of(), all.edgesByNorm(3, 1));
+  }
+
+  @Test
+  void ofEqualEdgesTheEarlierComesFirst() {
+    HeadStatistics all = HeadStatistics.ofText(LAYER, HEAD, false);
+    int t = HeadStatistics.EDGES + 3;
+    for (int query = 0; query < t; query++) {
+      all.tokens(query);
+      float[] row = new float[query + 1];
+      row[query] = 0.5f;
+      row[0] += 0.5f;
+      all.row(3, 1, 0, query, row);
+    }
+    List<Edge> expected = new ArrayList<>();
+    for (int query = 1; query <= HeadStatistics.EDGES; query++) {
+      expected.add(new Edge(query, query, 0.5f));
+    }
+    assertEquals(expected, all.edges(3, 1, true));
+    assertEquals(new Edge(1, 0, 0.5f), all.edges(3, 1, false).get(0));
+    assertEquals(new Edge(1, 1, 0.5f), all.edges(3, 1, false).get(1));
   }
 
   @Test

@@ -102,7 +102,8 @@ class HeadTableTest {
     assertEquals(
         "head  role                induction  prev   dupl  first  self  entropy  dist",
         lines.get(2));
-    assertTrue(lines.get(3).startsWith("7.2   induction                0.83  "), lines.get(3));
+    // 0.9 and its part of the rest of 20 queries of a diagonal of 22, and little of the other two
+    assertTrue(lines.get(3).startsWith("7.2   induction                0.82  "), lines.get(3));
     assertEquals(9, lines.size(), "two lines about it, a heading, six heads, no complaint");
     String none = HeadTable.render(survey(false, 0.9), Column.HEAD, 80);
     assertTrue(none.startsWith("all columns: on repeated random tokens"), none);
@@ -193,7 +194,7 @@ class HeadTableTest {
     assertEquals(23, third.length);
     assertEquals("7,2,induction,0.5,", lines.get(3).substring(0, 18));
     int induction = List.of(names).indexOf("repeated_induction");
-    assertEquals(0.83, Double.parseDouble(third[induction]), 0.01);
+    assertEquals(0.82, Double.parseDouble(third[induction]), 0.01);
     List<String> bare = HeadSurveyExport.csv(survey(false, 0.2), Column.HEAD).lines().toList();
     assertTrue(bare.get(1).startsWith("7,0,,,,,,,,,,,,0.0,"), bare.get(1));
   }
