@@ -57,7 +57,7 @@ final class AttentionRows {
           assertEquals(
               of,
               actual.score(score, layer, head),
-              tolerance * Math.max(1, Math.abs(of)),
+              Double.isNaN(of) ? 0 : tolerance * Math.max(1, Math.abs(of)),
               score.key() + " of " + layer + "." + head);
         }
       }
