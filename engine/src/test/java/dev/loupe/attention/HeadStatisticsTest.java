@@ -110,6 +110,7 @@ class HeadStatisticsTest {
     assertEquals(0, score(other, HeadScore.INDUCTION), EXACT);
     assertEquals(0, score(other, HeadScore.PREVIOUS_TOKEN), EXACT);
     assertEquals(3, other.repeated());
+    assertEquals(6, other.edges(3, 1, false).size(), "weights of 0 are no edges");
   }
 
   /** Tokens 0 and 1 have left: 7 8 [8 9 8], query 4. */

@@ -124,7 +124,8 @@ class UsageTest {
   @Test
   void refusesToRunWithoutACommand() {
     Ran.loupe()
-        .refused(Main.BAD_USAGE, "no command", "generate, attention, weights, bench, doctor");
+        .refused(
+            Main.BAD_USAGE, "no command", "generate, attention, heads, weights, bench, doctor");
   }
 
   @Test

@@ -183,6 +183,8 @@ class StatisticsFormatTest {
     assertEquals("<i4 [2, 1, 8, 2]", npz.get("head_edges").kind());
     assertEquals(2, npz.get("head_edges").data().getInt(8));
     assertEquals(-1, npz.get("head_edges").data().getInt(16));
+    assertEquals(1, npz.get("head_edges").data().getInt(64), "query 1 of layer 3");
+    assertEquals(0, npz.get("head_edges").data().getInt(68), "read key 0");
     assertEquals("<f4 [2, 1, 8]", npz.get("head_edges_weights").kind());
     assertEquals(1, npz.get("head_edges_weights").data().getFloat(4));
     assertEquals(0, npz.get("head_edges_weights").data().getFloat(8));
