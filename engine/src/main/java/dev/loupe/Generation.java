@@ -1,7 +1,9 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.AttentionRollout;
 import dev.loupe.attention.AttentionStatistics;
+import dev.loupe.attention.HeadStatistics;
 import dev.loupe.sampling.Sampling;
 import java.util.List;
 import java.util.Optional;
@@ -21,6 +23,8 @@ import java.util.Optional;
  * @param maps attention probabilities of the tokens, if any were asked for
  * @param scores pre-softmax scores of the same layers and heads, if asked for
  * @param statistics of the rows of the same layers and heads, if asked for
+ * @param headStatistics of the same layers and heads, if asked for
+ * @param rollout of all layers and heads, if asked for
  * @param timing where the time went
  */
 public record Generation(
@@ -35,6 +39,8 @@ public record Generation(
     Optional<AttentionMaps> maps,
     Optional<AttentionMaps> scores,
     Optional<AttentionStatistics> statistics,
+    Optional<HeadStatistics> headStatistics,
+    Optional<AttentionRollout> rollout,
     Timing timing) {
 
   /** Why a run ended. */

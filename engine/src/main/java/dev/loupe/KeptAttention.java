@@ -1,48 +1,87 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.AttentionRollout;
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.AttentionSelection.Part;
 import dev.loupe.attention.AttentionStatistics;
+import dev.loupe.attention.HeadStatistics;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import java.util.List;
 import java.util.Optional;
 
-/** The attention that one sample keeps: of each kind that was asked for, a container. */
+/** The attention that one sample keeps: of each part that was asked for, a container. */
 record KeptAttention(
     Optional<AttentionMaps> maps,
     Optional<AttentionMaps> scores,
-    Optional<AttentionStatistics> statistics) {
+    Optional<AttentionStatistics> statistics,
+    Optional<HeadStatistics> heads,
+    Optional<AttentionRollout> rollout) {
   static final KeptAttention NONE =
-      new KeptAttention(Optional.empty(), Optional.empty(), Optional.empty());
+      new KeptAttention(
+          Optional.empty(), Optional.empty(), Optional.empty(), Optional.empty(), Optional.empty());
 
-  /** Room for all that {@code plan} keeps of a run of {@code tokens} tokens. */
-  static KeptAttention allocate(AttentionPlan plan, int tokens) {
+  /** Room for all that {@code selection} keeps, by {@code plan}, of a run of {@code tokens}. */
+  static KeptAttention allocate(AttentionSelection selection, AttentionPlan plan, int tokens) {
     int[] layers = ints(plan.layers());
     int[] heads = ints(plan.heads());
     return new KeptAttention(
-        maps(plan, Kind.PROBABILITIES, layers, heads, tokens),
-        maps(plan, Kind.SCORES, layers, heads, tokens),
-        plan.kept().contains(Kind.STATISTICS)
+        selection.keeps(Part.MAPS)
+            ? Optional.of(AttentionMaps.allocate(layers, heads, tokens, plan.dtype()))
+            : Optional.empty(),
+        selection.keeps(Part.SCORES)
+            ? Optional.of(AttentionMaps.allocate(layers, heads, tokens))
+            : Optional.empty(),
+        selection.keeps(Part.ROW_STATISTICS)
             ? Optional.of(AttentionStatistics.allocate(layers, heads, tokens, plan.top()))
+            : Optional.empty(),
+        selection.keeps(Part.HEAD_STATISTICS)
+            ? Optional.of(heads(selection, layers, heads))
+            : Optional.empty(),
+        selection.keeps(Part.ROLLOUT)
+            ? Optional.of(AttentionRollout.allocate(layers.length, heads.length, tokens))
             : Optional.empty());
   }
 
-  private static Optional<AttentionMaps> maps(
-      AttentionPlan plan, Kind kind, int[] layers, int[] heads, int tokens) {
-    return plan.kept().contains(kind)
-        ? Optional.of(AttentionMaps.allocate(layers, heads, tokens, plan.dtype(kind)))
-        : Optional.empty();
+  private static HeadStatistics heads(AttentionSelection selection, int[] layers, int[] heads) {
+    boolean norms = selection.keeps(Part.VALUE_NORMS);
+    return selection.repeated() == 0
+        ? HeadStatistics.ofText(layers, heads, norms)
+        : HeadStatistics.ofRepeated(selection.repeated(), layers, heads, norms);
   }
 
   private static int[] ints(List<Integer> numbers) {
     return numbers.stream().mapToInt(n -> n).toArray();
   }
 
-  void put(Kind kind, int layer, int head, int query, float[] row) {
+  /** The tokens that come next; their rows follow. */
+  void tokens(int... ids) {
+    heads.ifPresent(h -> h.tokens(ids));
+  }
+
+  /** The norm of what a head writes for a token that it reads fully. */
+  void value(int layer, int head, int position, float norm) {
+    heads.orElseThrow().value(layer, head, position, norm);
+  }
+
+  /**
+   * Takes a row of {@code kind}, or the statistics of one.
+   *
+   * @param first the first token that the model still reads
+   */
+  void put(Kind kind, int layer, int head, int first, int query, float[] row) {
     switch (kind) {
-      case PROBABILITIES -> maps.orElseThrow().put(layer, head, query, row);
+      case PROBABILITIES -> {
+        maps.ifPresent(m -> m.put(layer, head, query, row));
+        heads.ifPresent(h -> h.row(layer, head, first, query, row));
+        rollout.ifPresent(r -> r.put(layer, query, row));
+      }
       case SCORES -> scores.orElseThrow().put(layer, head, query, row);
-      case STATISTICS -> statistics.orElseThrow().put(layer, head, query, row);
+      case STATISTICS -> {
+        statistics.ifPresent(s -> s.put(layer, head, query, row));
+        heads.ifPresent(h -> h.spread(layer, head, first, query, row));
+      }
     }
   }
 
@@ -51,6 +90,8 @@ record KeptAttention(
     return new KeptAttention(
         maps.map(m -> m.first(tokens)),
         scores.map(m -> m.first(tokens)),
-        statistics.map(s -> s.first(tokens)));
+        statistics.map(s -> s.first(tokens)),
+        heads, // knows of no more
+        rollout.map(r -> r.first(tokens)));
   }
 }

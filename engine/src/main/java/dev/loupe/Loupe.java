@@ -1,6 +1,7 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.ValueNorms;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
@@ -22,6 +23,8 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
 
 /**
  * An open GPT-2 model: generates text and shows what it attended to.
@@ -39,6 +42,7 @@ public final class Loupe implements AutoCloseable {
   private final Ops ops;
   private final Transformer model;
   private final ModelInfo info;
+  private @Nullable ValueNorms valueNorms; // once somebody wants them
 
   private Loupe(
       Checkpoint checkpoint, Tokenizer tokenizer, Ops ops, Transformer model, ModelInfo info) {
@@ -210,15 +214,16 @@ public final class Loupe implements AutoCloseable {
    */
   public List<Generation> run(Request request) {
     if (request.interventions.none()) {
-      return run(model, request);
+      return run(model, request, this::valueNorms);
     }
     try (ChangedModel changed = changed(request)) {
-      return run(changed.model(), request);
+      return run(changed.model(), request, Loupe::noValueNorms);
     }
   }
 
-  private List<Generation> run(Transformer model, Request request) {
-    try (Session session = new Session(model, tokenizer, info, request)) {
+  private List<Generation> run(
+      Transformer model, Request request, Supplier<ValueNorms> valueNorms) {
+    try (Session session = new Session(model, tokenizer, info, request, valueNorms)) {
       return session.run();
     } catch (NotFiniteException e) {
       throw notFinite(e);
@@ -244,9 +249,9 @@ public final class Loupe implements AutoCloseable {
   public Comparison compare(Request request) {
     int[] ids = Session.promptIds(request, tokenizer, model.config());
     Request reading = Request.ids(ids).tokens(0).logprobs(0).attention(AttentionSelection.all());
-    Generation before = run(model, reading).getFirst();
+    Generation before = run(model, reading, this::valueNorms).getFirst();
     try (ChangedModel changed = changed(request)) {
-      Generation after = run(changed.model(), reading).getFirst();
+      Generation after = run(changed.model(), reading, Loupe::noValueNorms).getFirst();
       boolean sameHeads = changed.model().config().nHead() == model.config().nHead();
       return new Comparison(
           info,
@@ -298,6 +303,37 @@ public final class Loupe implements AutoCloseable {
     } catch (NotFiniteException e) {
       throw notFinite(e);
     }
+  }
+
+  /** {@link #heads(Request)} on {@code text}, which may be long, or empty. */
+  public HeadSurvey heads(String text) {
+    return heads(Request.text(text));
+  }
+
+  /**
+   * What each head does, on the text of {@code request} in windows of the context, and on repeated
+   * random tokens. Nothing is written. If the listener ends the reading, what was read of the text
+   * counts.
+   *
+   * @throws IllegalArgumentException if an id is outside the vocabulary
+   * @throws java.util.concurrent.CancellationException if the listener ended it before the random
+   *     tokens were read
+   * @throws GpuException if the GPU fails
+   */
+  public HeadSurvey heads(Request request) {
+    return HeadSurvey.of(this, request);
+  }
+
+  private static ValueNorms noValueNorms() {
+    throw new IllegalArgumentException(
+        "norms of values are those of the model as it is: ask for them without changing heads");
+  }
+
+  private synchronized ValueNorms valueNorms() {
+    if (valueNorms == null) {
+      valueNorms = new ValueNorms(checkpoint);
+    }
+    return valueNorms;
   }
 
   /** What was opened and what it runs on. */

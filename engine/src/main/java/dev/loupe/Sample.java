@@ -47,6 +47,7 @@ final class Sample {
     this.ids = prompt.clone();
     this.length = prompt.length;
     this.attention = attention;
+    attention.tokens(prompt);
     for (int id : prompt) {
       seen.set(id);
     }
@@ -85,6 +86,7 @@ final class Sample {
       ids = Arrays.copyOf(ids, length + Math.max(16, length / 2));
     }
     ids[length++] = id;
+    attention.tokens(id);
     seen.set(id);
     if (endsText) {
       end(Finish.EOS);
@@ -136,6 +138,8 @@ final class Sample {
         kept.maps(),
         kept.scores(),
         kept.statistics(),
+        kept.heads(),
+        kept.rollout(),
         timing);
   }
 

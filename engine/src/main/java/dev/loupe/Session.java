@@ -2,7 +2,9 @@ package dev.loupe;
 
 import dev.loupe.Generation.Finish;
 import dev.loupe.attention.AttentionRecorder;
+import dev.loupe.attention.AttentionSelection.Part;
 import dev.loupe.attention.AttentionSink;
+import dev.loupe.attention.ValueNorms;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
@@ -27,6 +29,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -53,10 +56,19 @@ final class Session implements AutoCloseable {
   private final List<Sample> samples = new ArrayList<>();
   private final Optional<AttentionPlan> attention;
   private final @Nullable AttentionRecorder recorder;
+  private final @Nullable ValueNorms valueNorms;
   private int dropped; // tokens of the run that have left the context
   private boolean reading;
 
-  Session(Transformer model, Tokenizer tokenizer, ModelInfo info, Request request) {
+  /**
+   * @param norms gives those of the model's values, if they are wanted
+   */
+  Session(
+      Transformer model,
+      Tokenizer tokenizer,
+      ModelInfo info,
+      Request request,
+      Supplier<ValueNorms> norms) {
     this.model = model;
     this.tokenizer = tokenizer;
     this.info = info;
@@ -73,6 +85,12 @@ final class Session implements AutoCloseable {
           "attention of a prompt longer than the context: %d tokens, the model reads %d"
               .formatted(prompt.length, config.nPositions()));
     }
+    boolean weighted = request.attention.map(a -> a.keeps(Part.VALUE_NORMS)).orElse(false);
+    if (weighted && tokens > 0 && info.backend().equals("cuda")) {
+      throw new IllegalArgumentException(
+          "norms of values of tokens that a GPU writes stay there: read the text instead, or use --backend cpu");
+    }
+    valueNorms = weighted ? norms.get() : null;
     SessionSize size = size(context);
     model.ops().requireRoom(size);
     arena = model.ops().arena();
@@ -85,7 +103,10 @@ final class Session implements AutoCloseable {
       row = new float[config.vocabSize()];
       for (int s = 0; s < request.samples; s++) {
         KeptAttention kept =
-            attention.map(plan -> KeptAttention.allocate(plan, total)).orElse(KeptAttention.NONE);
+            request
+                .attention
+                .map(selection -> KeptAttention.allocate(selection, selection.of(config), total))
+                .orElse(KeptAttention.NONE);
         samples.add(new Sample(tokenizer, request, s, prompt, kept));
       }
       recorder = attention.map(plan -> recorder(plan, size, total)).orElse(null);
@@ -114,8 +135,8 @@ final class Session implements AutoCloseable {
       sinks.put(
           kind,
           (s, layer, head, query, row) -> {
-            for (Sample sample : reading ? samples : samples.subList(s, s + 1)) {
-              sample.attention.put(kind, layer, head, query, row);
+            for (Sample sample : readBy(s)) {
+              sample.attention.put(kind, layer, head, dropped, query, row);
             }
           });
     }
@@ -127,6 +148,11 @@ final class Session implements AutoCloseable {
         model.ops().rebuildsAhead(),
         size.attentionScratch(),
         sinks);
+  }
+
+  /** The samples that a row of a sequence is of. */
+  private List<Sample> readBy(int sequence) {
+    return reading ? samples : samples.subList(sequence, sequence + 1);
   }
 
   /** The ids that may be written: padding rows of the vocabulary stand for nothing. */
@@ -228,6 +254,17 @@ final class Session implements AutoCloseable {
   }
 
   private void observe(Ops ops, AttentionInput in, Tensor lse) {
+    if (valueNorms != null && attention.orElseThrow().layers().contains(in.layer())) {
+      valueNorms.observe(
+          ops,
+          in,
+          attention.orElseThrow().heads(),
+          (s, layer, head, position, norm) -> {
+            for (Sample sample : readBy(s)) {
+              sample.attention.value(layer, head, dropped + position, norm);
+            }
+          });
+    }
     if (recorder != null) {
       recorder.observe(ops, in, lse);
     }

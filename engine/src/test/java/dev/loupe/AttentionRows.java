@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionStatistics;
+import dev.loupe.attention.HeadScore;
+import dev.loupe.attention.HeadStatistics;
 
 /** Comparisons of kept attention, row by row. */
 final class AttentionRows {
@@ -42,6 +44,24 @@ final class AttentionRows {
             assertEquals(e[key], a[key], tolerance, layer + "." + head + " " + query + " " + key);
           }
         });
+  }
+
+  /** Every score of every head. */
+  static void close(HeadStatistics expected, HeadStatistics actual, double tolerance) {
+    assertArrayEquals(expected.layers(), actual.layers());
+    assertArrayEquals(expected.heads(), actual.heads());
+    for (int layer : expected.layers()) {
+      for (int head : expected.heads()) {
+        for (HeadScore score : HeadScore.values()) {
+          double of = expected.score(score, layer, head);
+          assertEquals(
+              of,
+              actual.score(score, layer, head),
+              Double.isNaN(of) ? 0 : tolerance * Math.max(1, Math.abs(of)),
+              score.key() + " of " + layer + "." + head);
+        }
+      }
+    }
   }
 
   /** Statistics against the rows that they are of, summed in double. */

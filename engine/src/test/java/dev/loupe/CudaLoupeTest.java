@@ -2,6 +2,7 @@ package dev.loupe;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionSelection;
@@ -123,6 +124,31 @@ class CudaLoupeTest {
       Generation same = tinyCpu.run(Request.ids(ids(only)).tokens(0).attention(two)).getFirst();
       AttentionRows.close(same.attention(), only.statistics().orElseThrow(), 1e-5);
     }
+  }
+
+  @Test
+  void statisticsOfHeadsAreThoseOfTheCpu() {
+    AttentionSelection heads = AttentionSelection.all().headStatisticsOnly();
+    Request read = Request.text("But soft, what light").tokens(0);
+    Request write = Request.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
+    for (Request request :
+        List.of(
+            read.attention(heads.withValueNorms().withRollout()),
+            write.attention(heads.withRollout()))) {
+      Generation expected = tinyCpu.run(request).getFirst();
+      Generation actual = tinyGpu.run(request).getFirst();
+      assertTrue(actual.maps().isEmpty());
+      AttentionRows.close(
+          expected.headStatistics().orElseThrow(), actual.headStatistics().orElseThrow(), 1e-5);
+      int last = expected.tokens().size() - 1;
+      assertArrayEquals(
+          expected.rollout().orElseThrow().row(last),
+          actual.rollout().orElseThrow().row(last),
+          1e-5f);
+    }
+    Request both = write.attention(heads.withValueNorms());
+    Exception refused = assertThrows(IllegalArgumentException.class, () -> tinyGpu.run(both));
+    assertTrue(String.valueOf(refused.getMessage()).contains("--backend cpu"));
   }
 
   /** Halves keep 11 bits: half a unit of the last place, and what the GPU's sums differ by. */

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.ValueNorms;
 import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.cuda.CudaOps;
@@ -130,7 +131,12 @@ class CudaSizesTest {
         for (Request request :
             List.of(request(), request().samples(3), mapped(), mapped().samples(3))) {
           try (Session session =
-              new Session(transformer, cpu.tokenizer(), cpu.info(), request.tokens(9))) {
+              new Session(
+                  transformer,
+                  cpu.tokenizer(),
+                  cpu.info(),
+                  request.tokens(9),
+                  () -> new ValueNorms(checkpoint))) {
             all.add(ids(session.run().getFirst()));
           }
         }

@@ -44,9 +44,20 @@ final class AttentionOutput implements AutoCloseable {
       names = "--stats",
       paramLabel = "FILE",
       description =
-          "Write statistics of each row (entropy, mean distance, the keys read most): npz, json"
-              + " or csv; may be repeated. Without --attention no map is made.")
+          "Write statistics of each row (entropy, mean distance, the keys read most) and of each"
+              + " head (what it reads: see loupe heads): npz, json or csv; may be repeated. Without"
+              + " --attention no map is kept.")
   List<Path> stats = new ArrayList<>();
+
+  @Option(
+      names = "--value-norms",
+      description = "In --stats, attention weighted by the norm of what is read too.")
+  boolean valueNorms;
+
+  @Option(
+      names = "--rollout",
+      description = "In --stats, npz or json, attention rollout through all layers too.")
+  boolean rollout;
 
   @Option(
       names = "--layers",
@@ -89,7 +100,22 @@ final class AttentionOutput implements AutoCloseable {
   void check(boolean printed) {
     Set<AttentionFormat> formats = EnumSet.noneOf(AttentionFormat.class);
     files.forEach(file -> formats.add(AttentionFormat.of(file)));
-    stats.forEach(StatisticsFormat::of);
+    Set<StatisticsFormat> statistics = EnumSet.noneOf(StatisticsFormat.class);
+    stats.forEach(file -> statistics.add(StatisticsFormat.of(file)));
+    if (valueNorms && statistics.isEmpty()) {
+      throw new IllegalArgumentException(
+          "--value-norms is for statistics: add --stats FILE with one of the endings .npz .json .csv");
+    }
+    if (rollout
+        && !statistics.contains(StatisticsFormat.NPZ)
+        && !statistics.contains(StatisticsFormat.JSON)) {
+      throw new IllegalArgumentException(
+          "--rollout is for statistics: add --stats FILE with one of the endings .npz .json");
+    }
+    if (rollout && (layers != null || heads != null)) {
+      throw new IllegalArgumentException(
+          "--rollout goes through all layers and heads: leave out --layers and --heads");
+    }
     if (layers != null && !printed && stats.isEmpty()) {
       need(formats, "--layers", EnumSet.allOf(AttentionFormat.class));
     }
@@ -183,10 +209,12 @@ final class AttentionOutput implements AutoCloseable {
     if (heads != null) {
       selection = selection.heads(numbers("--heads", heads));
     }
-    if (!maps) {
-      return selection.statisticsOnly(TOP);
+    if (!stats.isEmpty()) {
+      selection = maps ? selection.withStatistics(TOP) : selection.statisticsOnly(TOP);
+      selection = selection.withHeadStatistics();
+      selection = valueNorms ? selection.withValueNorms() : selection;
+      selection = rollout ? selection.withRollout() : selection;
     }
-    selection = stats.isEmpty() ? selection : selection.withStatistics(TOP);
     return scores ? selection.withScores() : selection;
   }
 

@@ -3,7 +3,6 @@ package dev.loupe.cli;
 import dev.loupe.Interventions;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
 import picocli.CommandLine.Option;
 
 /** Changes to heads of the model. */
@@ -87,7 +86,7 @@ final class InterventionOptions {
   String words() {
     List<String> words = new ArrayList<>();
     if (heads != 0) {
-      words.add("cut into %d heads a layer".formatted(heads));
+      words.add("the weights cut into %d heads a layer".formatted(heads));
     }
     if (!ablate.isEmpty()) {
       words.add(
@@ -100,6 +99,6 @@ final class InterventionOptions {
     for (String each : scale) {
       words.add("head %s".formatted(each.replace("=", " times ")));
     }
-    return String.join(", ", words).toLowerCase(Locale.ROOT);
+    return String.join(", ", words);
   }
 }

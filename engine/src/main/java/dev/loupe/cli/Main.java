@@ -5,6 +5,7 @@ import dev.loupe.BackendException;
 import dev.loupe.BrokenRunException;
 import dev.loupe.Gemm;
 import dev.loupe.Precision;
+import dev.loupe.export.HeadTable;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.sampling.NotFiniteException;
@@ -66,6 +67,7 @@ public final class Main {
       List.of(
           GenerateCommand.class,
           AttentionCommand.class,
+          HeadsCommand.class,
           LensCommand.class,
           CompareCommand.class,
           WeightsCommand.class,
@@ -180,10 +182,22 @@ public final class Main {
     commandLine.registerConverter(
         DType.class, value(text -> DType.valueOf(text.toUpperCase(Locale.ROOT)), "f32 or f16"));
     commandLine.registerConverter(
+        HeadTable.Column.class,
+        value(
+            text -> HeadTable.Column.valueOf(text.toUpperCase(Locale.ROOT)),
+            Arrays.stream(HeadTable.Column.values())
+                .map(HeadTable.Column::title)
+                .collect(Collectors.joining(", "))));
+    commandLine.registerConverter(
         GenerateCommand.Overflow.class,
         value(
             text -> GenerateCommand.Overflow.valueOf(text.toUpperCase(Locale.ROOT)),
             "error or slide"));
+    commandLine.registerConverter(
+        InterventionOptions.Ablation.class,
+        value(
+            text -> InterventionOptions.Ablation.valueOf(text.toUpperCase(Locale.ROOT)),
+            "zero or mean"));
   }
 
   private static <T> CommandLine.ITypeConverter<T> value(

@@ -5,7 +5,10 @@ import dev.loupe.Generation;
 import dev.loupe.ModelInfo;
 import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.AttentionRollout;
 import dev.loupe.attention.AttentionStatistics;
+import dev.loupe.attention.HeadScore;
+import dev.loupe.attention.HeadStatistics;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;
@@ -13,6 +16,7 @@ import java.io.Writer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
@@ -67,20 +71,22 @@ public final class RunJson {
     json.name("schema").value("loupe/1");
     json.name("text").value(run.text());
     json.name("prompt_len").value(run.promptLength());
-    model();
+    model(json, run.model());
     generation();
     tokens();
     attention(mapsFile, weights);
     if (withStatistics) {
       statistics(run.statistics().orElseThrow());
+      if (run.rollout().isPresent()) {
+        rollout(run.rollout().get());
+      }
     }
     timing();
     json.endObject();
     json.flush();
   }
 
-  private void model() throws IOException {
-    ModelInfo model = run.model();
+  static void model(JsonWriter json, ModelInfo model) throws IOException {
     Gpt2Config config = model.config();
     json.name("model").beginObject();
     json.name("source").value(model.source());
@@ -192,7 +198,10 @@ public final class RunJson {
     json.endArray();
   }
 
-  /** One object for each layer and head, with a number, or a list, for each query. */
+  /**
+   * One object for each layer and head, with a number, or a list, for each query; and the scores
+   * and edges of the head.
+   */
   private void statistics(AttentionStatistics all) throws IOException {
     json.name("stats").beginArray();
     for (int layer : all.layers()) {
@@ -215,8 +224,51 @@ public final class RunJson {
           top(all.topKeys(layer, head, query), all.topWeights(layer, head, query));
         }
         json.endArray();
+        if (run.headStatistics().isPresent()) {
+          head(json, run.headStatistics().get(), layer, head);
+        }
         json.endObject();
       }
+    }
+    json.endArray();
+  }
+
+  /** {@code scores} and {@code edges} of one head, as names of an open object. */
+  static void head(JsonWriter json, HeadStatistics all, int layer, int head) throws IOException {
+    json.name("scores").beginObject();
+    for (HeadScore score : StatisticsExport.scores(all)) {
+      double value = all.score(score, layer, head);
+      json.name(score.key()).value(Double.isFinite(value) ? Float.valueOf((float) value) : null);
+    }
+    json.endObject();
+    edges(json, "edges", all.edges(layer, head, false));
+    edges(json, "edges_without_first", all.edges(layer, head, true));
+    if (all.hasValueNorms()) {
+      edges(json, "edges_by_norm", all.edgesByNorm(layer, head));
+    }
+  }
+
+  private static void edges(JsonWriter json, String name, List<HeadStatistics.Edge> edges)
+      throws IOException {
+    json.name(name).beginArray();
+    for (HeadStatistics.Edge edge : edges) {
+      json.beginObject();
+      json.name("query").value(edge.query());
+      json.name("key").value(edge.key());
+      json.name("weight").value(edge.weight());
+      json.endObject();
+    }
+    json.endArray();
+  }
+
+  private void rollout(AttentionRollout rollout) throws IOException {
+    json.name("rollout").beginArray();
+    for (int query = 0; query < rollout.tokens(); query++) {
+      json.beginArray();
+      for (float part : rollout.row(query)) {
+        number(part);
+      }
+      json.endArray();
     }
     json.endArray();
   }

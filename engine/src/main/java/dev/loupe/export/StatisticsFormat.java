@@ -9,11 +9,14 @@ import java.nio.file.Path;
  * name.
  */
 public enum StatisticsFormat {
-  /** Arrays for numpy: entropy, mean_distance, top_keys, top_weights, and what they are of. */
+  /**
+   * Arrays for numpy: entropy, mean_distance, top_keys, top_weights, those of heads, and what they
+   * are of.
+   */
   NPZ(StatisticsExport::npz),
   /** One object, the same as {@code --json} prints, with the numbers in it. */
   JSON(RunJson::writeWithStatistics),
-  /** One line per layer, head and query. */
+  /** One line per layer, head and query; without rollout. */
   CSV(StatisticsExport::csv);
 
   @FunctionalInterface

@@ -65,12 +65,24 @@ class OutputFilesTest {
     assertTrue(ran.err().contains("layers 2, heads 0-2: " + npz + ", " + csv), ran.err());
     assertEquals(List.of("s.csv", "s.json", "s.npz"), Ran.names(folder));
     assertTrue(arrays(npz).containsAll(Set.of("entropy.npy", "top_keys.npy", "tokens.npy")));
+    assertTrue(arrays(npz).containsAll(Set.of("head_induction.npy", "head_edges.npy")));
     assertFalse(arrays(npz).contains("attention.npy"));
+    assertFalse(
+        arrays(npz).contains("head_weighted_norm.npy") || arrays(npz).contains("rollout.npy"));
     assertTrue(json(json).get("attention").isJsonNull());
     Ran.loupe("generate", "To be", "-n", 2, "--stats", csv, "--attention", npz).well();
     assertTrue(arrays(npz).contains("attention.npy"));
     int tokens = json(json).getAsJsonArray("tokens").size();
     assertEquals(1 + 18 * (tokens + 2), Files.readAllLines(csv).size());
+  }
+
+  @Test
+  void valueNormsAndRolloutComeOnRequest() throws IOException {
+    Path npz = folder.resolve("s.npz");
+    Ran.loupe(
+            "generate", "To be", "-n", 3, "--stats", npz, "--value-norms", "--rollout", "--greedy")
+        .well();
+    assertTrue(arrays(npz).containsAll(Set.of("head_weighted_norm.npy", "rollout.npy")));
   }
 
   @Test

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.model.Golden;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -61,6 +62,35 @@ class ProcessTest {
     JsonObject report = JsonParser.parseString(out).getAsJsonObject();
     int runs = report.getAsJsonArray("ms").size();
     assertTrue(runs >= 1 && runs < 100_000_000, runs + " runs");
+  }
+
+  @Test
+  void anInterruptEndsALookAtHeadsAndKeepsWhatItRead() throws Exception {
+    Child.assumeSigintIsHeard();
+    Path text = folder.resolve("text");
+    String heldOut = Files.readString(Golden.TEST_DATA.resolve("golden/heldout/text.txt"));
+    Files.writeString(text, heldOut.repeat(100)); // some minutes' worth
+    Object[] args = {"heads", "--backend", "cpu", "--file", text, "--json"};
+    JsonObject read = new JsonObject();
+    int windows = 0;
+    for (int seconds = 4; windows == 0 && seconds <= 16; seconds *= 2) {
+      Process process = child.start(Child.java(Main.class, List.of(), args));
+      Thread.sleep(1000L * seconds); // too early, there is nothing to keep: once more
+      Child.signal(process, "INT");
+      String out = new String(process.getInputStream().readAllBytes(), UTF_8);
+      assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
+      if (!out.isEmpty()) {
+        read = JsonParser.parseString(out).getAsJsonObject().getAsJsonObject("text");
+        windows = read.get("windows_read").getAsInt();
+        String all = read.get("windows").getAsString();
+        assertEquals(
+            "[interrupted: %d of %s windows of the text were read]\n".formatted(windows, all),
+            child.said());
+      }
+    }
+    assertTrue(windows > 0 && windows < read.get("windows").getAsInt(), read.toString());
+    assertEquals(256 * windows, read.get("tokens").getAsInt());
   }
 
   @Test

@@ -73,6 +73,10 @@ class UsageTest {
         "generate|x|--attention-dtype|f8 => --attention-dtype; 'f8'; f32 or f16",
         "generate|x|--attention|a.npz|--attention-dtype|bf16 => bf16; f32 or f16",
         "generate|x|--stats|s.png => s.png; .npz .json .csv",
+        "generate|x|--value-norms => --value-norms; --stats FILE; .npz .json .csv",
+        "attention|x|--rollout => --rollout; --stats FILE; .npz .json",
+        "attention|x|--stats|s.csv|--rollout => --rollout; .npz .json",
+        "attention|x|--stats|s.npz|--rollout|--heads|1 => --rollout; leave out --layers and --heads",
         "generate|x|--linear-colour => --linear-colour; .png; .html",
         "attention|x|--top|0 => --top 0",
         "attention|x|--top|3|--json => --top; --json",
@@ -120,7 +124,10 @@ class UsageTest {
   @Test
   void refusesToRunWithoutACommand() {
     Ran.loupe()
-        .refused(Main.BAD_USAGE, "no command", "generate, attention, lens, weights, bench, doctor");
+        .refused(
+            Main.BAD_USAGE,
+            "no command",
+            "generate, attention, heads, lens, compare, weights, bench, doctor");
   }
 
   @Test

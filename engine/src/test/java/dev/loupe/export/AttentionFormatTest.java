@@ -75,6 +75,8 @@ class AttentionFormatTest {
             Optional.empty(),
             Optional.empty(),
             Optional.empty(),
+            Optional.empty(),
+            Optional.empty(),
             run.timing());
     Path file = folder.resolve("none" + format.ending());
     assertThrows(IllegalStateException.class, () -> format.write(none, file));

@@ -107,6 +107,8 @@ class RunJsonTest {
             Optional.empty(),
             Optional.empty(),
             Optional.empty(),
+            Optional.empty(),
+            Optional.empty(),
             run.timing());
     JsonObject none = printed(bare, Optional.empty());
     assertTrue(none.get("attention").isJsonNull());

@@ -107,6 +107,8 @@ final class Runs {
         Optional.of(maps),
         scores,
         Optional.empty(),
+        Optional.empty(),
+        Optional.empty(),
         new Generation.Timing(12.5, promptLength, 30, tokens.size() - promptLength));
   }
 

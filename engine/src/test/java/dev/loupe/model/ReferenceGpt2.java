@@ -3,6 +3,7 @@ package dev.loupe.model;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.StoredTensor;
+import java.util.Arrays;
 
 /**
  * GPT-2 in plain double precision, in the order of a textbook: whole sequence, materialised scores,
@@ -17,6 +18,9 @@ public final class ReferenceGpt2 {
 
   /** [L, H, T, T]: scaled q.k. */
   public final double[][][][] scores;
+
+  /** [L, T, C]: the values, each H heads of D. */
+  public final double[][][] values;
 
   /** [L + 1, T, C]: the residual stream before the first block and after each. */
   public final double[][][] hidden;
@@ -33,6 +37,7 @@ public final class ReferenceGpt2 {
     int t = ids.length;
     attention = new double[config.nLayer()][config.nHead()][t][t];
     scores = new double[config.nLayer()][config.nHead()][t][t];
+    values = new double[config.nLayer()][t][];
     hidden = new double[config.nLayer() + 1][][];
     heads = new double[config.nLayer()][][];
     double[][] x = new double[t][config.nEmbd()];
@@ -85,6 +90,9 @@ public final class ReferenceGpt2 {
     double scale = config.scaleAttnWeights() ? 1 / Math.sqrt(d) : 1;
     if (config.scaleAttnByInverseLayerIdx()) {
       scale /= layer + 1;
+    }
+    for (int i = 0; i < t; i++) {
+      values[layer][i] = Arrays.copyOfRange(qkv[i], 2 * c, 3 * c);
     }
     double[][] out = new double[t][c];
     for (int h = 0; h < config.nHead(); h++) {

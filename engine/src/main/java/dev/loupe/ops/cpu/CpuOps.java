@@ -652,6 +652,7 @@ public final class CpuOps implements Ops {
   private static void spread(
       AttentionInput in, Tensor lse, int head, int row, int top, Scratch s, float[] result) {
     int position = in.batch().position(row);
+    float logSum = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
     double entropy = 0;
     double distance = 0;
     Arrays.fill(result, 2, 2 + top, -1);
@@ -659,11 +660,13 @@ public final class CpuOps implements Ops {
     for (int tile = 0; tile < in.keys(row); tile += InnerLoops.KEYS) {
       int n = visible(in, row, tile);
       scoreTile(in, head, row, 1, tile, s);
-      weigh(in, lse, head, row, 0, n, s);
+      weigh(in, null, head, row, 0, n, s);
+      MemorySegment.copy(s.scores, ScalarLoops.F32, 0, s.row, 0, n);
+      s.loops.exponentials(s.scores, 0, logSum, 0, s.denominators, 0);
       for (int i = 0; i < n; i++) {
         float p = s.scores.get(ScalarLoops.F32, 4L * i);
         if (p > 0) {
-          entropy -= p * Math.log(p);
+          entropy -= (double) p * (s.row[i] - logSum); // its logarithm
           distance += p * Math.abs(position - tile - i);
         }
         rank(tile + i, p, top, result);

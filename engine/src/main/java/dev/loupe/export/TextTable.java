@@ -1,6 +1,5 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.export;
 
-import dev.loupe.export.TerminalText;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -11,7 +10,7 @@ import java.util.function.Function;
  *
  * @param <R> what a row is about
  */
-final class TextTable<R> {
+public final class TextTable<R> {
   private static final int GAP = 2;
 
   /**
@@ -31,7 +30,12 @@ final class TextTable<R> {
 
   private final List<Column<R>> columns = new ArrayList<>();
 
-  TextTable<R> column(String head, int rank, Function<R, String> cell) {
+  /**
+   * Adds a column.
+   *
+   * @param rank the higher, the sooner it is left out; 0 for never
+   */
+  public TextTable<R> column(String head, int rank, Function<R, String> cell) {
     columns.add(new Column<>(head, rank, cell));
     return this;
   }
@@ -42,7 +46,7 @@ final class TextTable<R> {
    * @param rows what there is to say of each
    * @param notes instead of all columns but the first, where it is not empty
    */
-  List<String> lines(List<R> rows, Function<R, String> notes, int most) {
+  public List<String> lines(List<R> rows, Function<R, String> notes, int most) {
     List<R> full = rows.stream().filter(r -> notes.apply(r).isEmpty()).toList();
     List<Column<R>> shown = new ArrayList<>(columns);
     Column<R> first = shown.getFirst();
@@ -86,7 +90,7 @@ final class TextTable<R> {
   }
 
   /** {@code text} after {@code start}, in lines that begin below its own beginning. */
-  static List<String> wrap(String start, String text, int most) {
+  public static List<String> wrap(String start, String text, int most) {
     int indent = Math.min(TerminalText.width(start), most / 2);
     List<String> lines = new ArrayList<>();
     StringBuilder line = new StringBuilder(TerminalText.fit(start, indent));

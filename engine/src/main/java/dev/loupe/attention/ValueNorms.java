@@ -1,0 +1,97 @@
+package dev.loupe.attention;
+
+import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Ops;
+import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.StoredTensor;
+import java.util.Arrays;
+
+/**
+ * How long the vector is that a head writes for a token it reads fully: |v W_O| (Kobayashi et al.,
+ * "Attention is Not Only a Weight", 2020), v [D] the head's value of the token, its bias included,
+ * and W_O [D, C] the head's rows of h.N.attn.c_proj.weight.
+ *
+ * <p>|v W_O|^2 = v G v with G = W_O W_O^T [D, D], made once a model, so that a token costs D^2 and
+ * not D C. Weights are as the checkpoint has them, whatever a backend rounds them to.
+ */
+public final class ValueNorms {
+  /** Hears the norm of one token in one head. */
+  @FunctionalInterface
+  public interface Listener {
+    void norm(int sequence, int layer, int head, int position, float norm);
+  }
+
+  private final Gpt2Config config;
+  private final float[][][] grams; // [L, H], each [D, D]
+
+  /** Of the model of {@code checkpoint}, which is needed no longer. */
+  public ValueNorms(Checkpoint checkpoint) {
+    config = checkpoint.config();
+    grams = new float[config.nLayer()][][];
+    for (int layer = 0; layer < config.nLayer(); layer++) {
+      StoredTensor cProj = checkpoint.tensor("h." + layer + ".attn.c_proj.weight"); // [C, C]
+      grams[layer] = new float[config.nHead()][];
+      for (int head = 0; head < config.nHead(); head++) {
+        grams[layer][head] = gram(cProj, head);
+      }
+    }
+  }
+
+  private float[] gram(StoredTensor cProj, int head) {
+    int c = config.nEmbd();
+    int d = config.headDim();
+    float[] block = new float[d * c]; // W_O of the head
+    cProj.read((long) head * d * c, block, 0, block.length);
+    double[] sums = new double[d * d];
+    double[] column = new double[d];
+    for (int k = 0; k < c; k++) {
+      for (int i = 0; i < d; i++) {
+        column[i] = block[i * c + k];
+      }
+      for (int i = 0; i < d; i++) {
+        double factor = column[i];
+        for (int j = 0; j < d; j++) {
+          sums[i * d + j] += factor * column[j];
+        }
+      }
+    }
+    float[] gram = new float[d * d];
+    for (int i = 0; i < gram.length; i++) {
+      gram[i] = (float) sums[i];
+    }
+    return gram;
+  }
+
+  /** Says the norms of all tokens of a pass in the heads {@code heads} of its layer. */
+  public void observe(Ops ops, AttentionInput in, Iterable<Integer> heads, Listener listener) {
+    int c = config.nEmbd();
+    int d = config.headDim();
+    float[] qkv = new float[3 * c];
+    float[] product = new float[d];
+    for (int r = 0; r < in.batch().rows(); r++) {
+      ops.read(in.qkv(), r, qkv, qkv.length);
+      for (int head : heads) {
+        float norm = norm(grams[in.layer()][head], qkv, 2 * c + head * d, product);
+        listener.norm(in.batch().sequence(r), in.layer(), head, in.batch().position(r), norm);
+      }
+    }
+  }
+
+  /** sqrt(v G v), v at {@code at} of {@code values}. */
+  private static float norm(float[] gram, float[] values, int at, float[] product) {
+    int d = product.length;
+    Arrays.fill(product, 0);
+    for (int i = 0; i < d; i++) {
+      float v = values[at + i];
+      for (int j = 0; j < d; j++) {
+        product[j] += v * gram[i * d + j];
+      }
+    }
+    double square = 0;
+    for (int j = 0; j < d; j++) {
+      square += (double) product[j] * values[at + j];
+    }
+    return (float) Math.sqrt(Math.max(0, square)); // rounding may take a tiny one below 0
+  }
+}

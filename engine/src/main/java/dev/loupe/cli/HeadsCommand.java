@@ -1,0 +1,107 @@
+package dev.loupe.cli;
+
+import dev.loupe.HeadSurvey;
+import dev.loupe.Loupe;
+import dev.loupe.Request;
+import dev.loupe.export.HeadSurveyExport;
+import dev.loupe.export.HeadTable;
+import java.io.IOException;
+import java.util.concurrent.Callable;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParentCommand;
+
+/** {@code loupe heads}: a table of what each head does. */
+@Command(
+    name = "heads",
+    description = {
+      "Show what each head does: on repeated random tokens, and on a text of any length.",
+      "A head has a role where it gives more than 0.4 of its attention to it."
+    },
+    parameterListHeading = "%n",
+    abbreviateSynopsis = true,
+    sortOptions = false,
+    footerHeading = "%nExamples:%n",
+    footer = {
+      "  loupe heads",
+      "  loupe heads --file play.txt --sort first",
+      "  loupe heads -m gpt2 --file play.txt --csv > heads.csv"
+    })
+final class HeadsCommand implements Callable<Integer> {
+  @ParentCommand Main main;
+  @Mixin TextInput input;
+
+  @Option(
+      names = "--sort",
+      paramLabel = "COLUMN",
+      description =
+          "By head, induction, prev, dupl, first, self, entropy, dist or norm, the largest"
+              + " first (default: induction).")
+  HeadTable.Column sort = HeadTable.Column.INDUCTION;
+
+  @Option(names = "--json", description = "Print one JSON object, with edges.")
+  boolean json;
+
+  @Option(names = "--csv", description = "Print comma-separated values, a line a head.")
+  boolean csv;
+
+  @Option(
+      names = {"-q", "--quiet"},
+      description = "Nothing on standard error but errors.")
+  boolean quiet;
+
+  @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
+  ModelOptions model = new ModelOptions();
+
+  @Override
+  public Integer call() throws IOException {
+    Terminal terminal = main.terminal();
+    if (json && csv) {
+      throw new IllegalArgumentException("give one of --json and --csv, not both");
+    }
+    Request request = input.request(terminal);
+    HeadSurvey survey;
+    try (Loupe loupe = model.open(terminal, quiet, json);
+        Interrupt interrupt = new Interrupt(terminal)) {
+      survey = survey(loupe, request, terminal, interrupt);
+    }
+    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
+    terminal.print(
+        json
+            ? HeadSurveyExport.json(survey, sort)
+            : csv ? HeadSurveyExport.csv(survey, sort) : HeadTable.render(survey, sort, columns));
+    if (survey.windowsRead() < survey.windows()) {
+      if (!quiet) {
+        terminal.say(
+            "[interrupted: %d of %d windows of the text were read]"
+                .formatted(survey.windowsRead(), survey.windows()));
+      }
+      return Interrupt.EXIT_CODE;
+    }
+    return 0;
+  }
+
+  /** A Ctrl-C while the text is read ends it with what was read. */
+  private HeadSurvey survey(Loupe loupe, Request request, Terminal terminal, Interrupt interrupt) {
+    ProgressBar bar = new ProgressBar(terminal, !quiet, "reading");
+    int before = HeadSurvey.SEQUENCES * loupe.info().config().nLayer();
+    try {
+      return loupe.heads(
+          request.listener(
+              new Request.Listener() {
+                @Override
+                public boolean reading(int done, int all) {
+                  bar.update(done, all);
+                  if (done >= before) {
+                    interrupt.onlyAsk(); // from here on there is something to keep
+                  }
+                  return !interrupt.asked();
+                }
+              }));
+    } finally {
+      bar.clear();
+    }
+  }
+}
