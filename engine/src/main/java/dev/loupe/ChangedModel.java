@@ -119,7 +119,7 @@ final class ChangedModel implements AutoCloseable {
     for (int c = 0; c < width; c++) {
       b[c] += (float) added[c];
     }
-    try (Arena host = Arena.ofConfined()) {
+    try (Arena host = Arena.ofShared()) { // several threads pack it
       return new Linear(
           arena.weight(stored(host, weight.name(), w, width, width)),
           arena.vector(stored(host, bias.name(), b, width)));

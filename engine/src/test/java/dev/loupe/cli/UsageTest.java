@@ -164,6 +164,7 @@ class UsageTest {
         "weights pull",
         "weights make-random",
         "lens",
+        "compare",
         "bench",
         "bench attention",
         "bench decode-attention",

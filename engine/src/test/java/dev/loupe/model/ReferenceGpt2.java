@@ -31,9 +31,21 @@ public final class ReferenceGpt2 {
   private final Checkpoint checkpoint;
   private final Gpt2Config config;
 
+  /** Changes what the heads of a layer made, [T, C], before c_proj. */
+  public interface Change {
+    void of(int layer, double[][] heads);
+  }
+
+  private final Change change;
+
   public ReferenceGpt2(Checkpoint checkpoint, int[] ids) {
+    this(checkpoint, checkpoint.config(), ids, (layer, heads) -> {});
+  }
+
+  public ReferenceGpt2(Checkpoint checkpoint, Gpt2Config config, int[] ids, Change change) {
     this.checkpoint = checkpoint;
-    this.config = checkpoint.config();
+    this.config = config;
+    this.change = change;
     int t = ids.length;
     attention = new double[config.nLayer()][config.nHead()][t][t];
     scores = new double[config.nLayer()][config.nHead()][t][t];
@@ -73,6 +85,7 @@ public final class ReferenceGpt2 {
     String prefix = "h." + layer + ".";
     double[][] qkv = linear(layerNorm(x, prefix + "ln_1"), prefix + "attn.c_attn");
     heads[layer] = attend(layer, qkv);
+    change.of(layer, heads[layer]);
     add(x, linear(heads[layer], prefix + "attn.c_proj"));
     double[][] inner = linear(layerNorm(x, prefix + "ln_2"), prefix + "mlp.c_fc");
     for (double[] row : inner) {
