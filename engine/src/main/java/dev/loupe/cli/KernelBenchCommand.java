@@ -108,7 +108,7 @@ final class KernelBenchCommand implements Callable<Integer> {
     @Option(
         names = "--vector-bits",
         paramLabel = "N",
-        description = "The CPU's widest vectors: 128, 256 or 512 bits (default: as Java prefers).")
+        description = "The CPU's vectors: 128, 256 or 512 bits (default: as Java prefers here).")
     int vectorBits;
   }
 

@@ -12,13 +12,13 @@ import java.util.Map;
 
 /**
  * The CPU. Each ladder starts with a textbook's loops in one thread; then comes the product's own
- * code, on plain loops, on ever wider vectors, and at last on all threads, as the model runs it.
- * Activations are f32 always; LINEAR alone has narrower weights.
+ * code, on plain loops, on vectors, and at last on all threads, as the model runs it. Activations
+ * are f32 always; LINEAR alone has narrower weights.
+ *
+ * <p>Vectors of one width alone: where a process has seen several, the JDK's own code is compiled
+ * for all of them, and in one run of three a width then takes half as long again.
  */
 public final class CpuDevice implements Device {
-  private static final int NARROWEST = 128; // bits
-  private static final int WIDEST = 512;
-
   private final int threads;
   private final int vectorBits; // 0: there are no vectors
   private final ColdCaches caches;
@@ -37,8 +37,7 @@ public final class CpuDevice implements Device {
    * This machine's.
    *
    * @param threads of the best candidates; at least 1
-   * @param vectorBits of the widest vectors: 128, 256 or 512; 0 for what Java prefers on this
-   *     processor
+   * @param vectorBits of the vectors: 128, 256 or 512; 0 for what Java prefers on this processor
    */
   public CpuDevice(int threads, int vectorBits) {
     if (threads < 1) {
@@ -50,7 +49,7 @@ public final class CpuDevice implements Device {
     }
     this.threads = threads;
     int preferred = Machine.here().vectorBits();
-    int bits = vectorBits == 0 ? Math.clamp(preferred, NARROWEST, WIDEST) : vectorBits;
+    int bits = vectorBits == 0 ? Math.clamp(preferred, 128, 512) : vectorBits;
     this.vectorBits = preferred == 0 ? 0 : bits;
     caches = new ColdCaches(threads);
     // the rest is for the heap, with the inputs as Java has them, and for everybody else
@@ -83,10 +82,11 @@ public final class CpuDevice implements Device {
       addTextbook(operation, ladder);
     }
     add(ladder, first(operation), idea(operation), new Key(1, 0, precision));
-    for (int bits = NARROWEST; bits <= vectorBits; bits *= 2) {
-      int numbers = bits / Float.SIZE;
-      String idea = "the same in vectors of %d bits, %d numbers each".formatted(bits, numbers);
-      add(ladder, "vector-" + bits, idea, new Key(1, bits, precision));
+    if (vectorBits > 0) {
+      int numbers = vectorBits / Float.SIZE;
+      String idea =
+          "the same in vectors of %d bits, %d numbers each".formatted(vectorBits, numbers);
+      add(ladder, "vector", idea, new Key(1, vectorBits, precision));
     }
     if (threads > 1) {
       String idea = "the same on %d threads, that share %s".formatted(threads, shares(operation));

@@ -67,7 +67,7 @@ class CpuDeviceTest {
   @EnumSource
   void everyCandidateIsRightOnAwkwardShapes(Operation operation) {
     int candidates = 0;
-    try (CpuDevice device = new CpuDevice(3, 512)) {
+    try (CpuDevice device = new CpuDevice(3, 0)) {
       for (Precision precision : Precision.values()) {
         List<Candidate> ladder = device.candidates(operation, precision);
         assertEquals(
@@ -79,7 +79,7 @@ class CpuDeviceTest {
         }
       }
     }
-    assertTrue(candidates >= 4 * 6, candidates + " candidates and shapes");
+    assertTrue(candidates >= 4 * 4, candidates + " candidates and shapes");
   }
 
   private static List<String> names(Device device, Operation operation, Precision precision) {
@@ -90,16 +90,14 @@ class CpuDeviceTest {
   void theLadderEndsWithWhatThereIs() {
     try (CpuDevice device = new CpuDevice(1, 256)) {
       assertEquals(
-          List.of("naive", "online", "tiled", "vector-128", "vector-256"),
+          List.of("naive", "online", "tiled", "vector"),
           names(device, Operation.ATTENTION, Precision.F32));
-      assertEquals(
-          List.of("tiled", "vector-128", "vector-256"),
-          names(device, Operation.LINEAR, Precision.BF16));
+      assertEquals(List.of("tiled", "vector"), names(device, Operation.LINEAR, Precision.BF16));
       assertTrue(device.name().contains("256-bit vectors, 1 thread"), device.name());
     }
     try (CpuDevice device = new CpuDevice(2, 128)) {
       assertEquals(
-          List.of("naive", "plain", "vector-128", "threads"),
+          List.of("naive", "plain", "vector", "threads"),
           names(device, Operation.GELU, Precision.F32));
     }
   }
@@ -165,8 +163,8 @@ class CpuDeviceTest {
 
   @Test
   void eachCandidateHasClassesOfItsOwn() {
-    try (CpuBackend one = CpuBackend.product(1, 128, Precision.F32);
-        CpuBackend other = CpuBackend.product(1, 256, Precision.F32)) {
+    try (CpuBackend one = CpuBackend.product(1, 0, Precision.F32);
+        CpuBackend other = CpuBackend.product(1, 128, Precision.F32)) {
       assertFalse(one.getClass() == other.getClass());
       assertEquals(one.getClass().getName(), other.getClass().getName());
       try (var arena = one.arena();
