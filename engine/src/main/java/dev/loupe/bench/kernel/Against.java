@@ -1,5 +1,6 @@
 package dev.loupe.bench.kernel;
 
+import dev.loupe.bench.Spread;
 import dev.loupe.bench.kernel.Measurement.Status;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -23,6 +24,10 @@ import org.jspecify.annotations.Nullable;
  * performance evaluation, OOPSLA 2007, there of confidence intervals, which are narrower. Of two
  * runs that differ by chance alone, with independent samples, it is wrong about in 2 of 100 cases
  * with five samples each, and in none of 100,000 with thirty.
+ *
+ * <p>A whole machine is faster at one time than at another: two runs of a shared one, two minutes
+ * apart, found its ceilings 4% apart, and with them six of twenty kernels. So ranges that are not
+ * apart once each is measured by the ceiling of its own run are said to differ like the machine.
  */
 record Against(KernelReport now, KernelReport then) {
   /** What the spread allows to say. */
@@ -30,6 +35,8 @@ record Against(KernelReport now, KernelReport then) {
     /** The older run does not have it. */
     NEW,
     WITHIN_NOISE,
+    /** Apart from then, but no more than the machine's own ceilings. */
+    LIKE_THE_MACHINE,
     FASTER,
     SLOWER,
     /** One of both has no times, or times of an emulated card. */
@@ -85,9 +92,39 @@ record Against(KernelReport now, KernelReport then) {
     if (!m.differs(old)) {
       return new Row(m, old, speed, Verdict.WITHIN_NOISE, "within noise");
     }
+    if (!m.differs(atSpeedOf(m, old))) {
+      return new Row(m, old, speed, Verdict.LIKE_THE_MACHINE, "like the machine");
+    }
     return speed > 1 // of runs in the same time: twice as fast is 100% faster
         ? new Row(m, old, speed, Verdict.FASTER, Unit.percent(speed - 1) + " faster")
         : new Row(m, old, speed, Verdict.SLOWER, Unit.percent(1 - speed) + " slower");
+  }
+
+  /** An older measurement as it had been if the machine had been as fast then as it is now. */
+  private static Measurement atSpeedOf(Measurement now, Measurement then) {
+    double ratio = drift(now, then);
+    if (!Double.isFinite(ratio)) {
+      return then; // without ceilings
+    }
+    return new Measurement(
+        then.shape(),
+        then.variant(),
+        then.idea(),
+        then.precision(),
+        then.status(),
+        then.why(),
+        then.error(),
+        then.microseconds().stream().map(time -> time / ratio).toList(),
+        then.work(),
+        then.roofline(),
+        then.resources());
+  }
+
+  /** How many times as much the machine could do of this work at best as it could then. */
+  private static double drift(Measurement now, Measurement then) {
+    double intensity = now.work().intensity();
+    return now.roofline().operationsPerSecond(intensity)
+        / then.roofline().operationsPerSecond(intensity);
   }
 
   /** What else differs between both, in sentences; empty if they are of the same kind. */
@@ -100,6 +137,13 @@ record Against(KernelReport now, KernelReport then) {
     differ(all, "number of threads", then.threads(), now.threads());
     differ(all, "width of vectors", then.machine().vectorBits(), now.machine().vectorBits());
     differ(all, "Java", then.machine().java(), now.machine().java());
+    double drift = drift();
+    if (Math.abs(drift - 1) >= 0.01) {
+      all.add(
+          "At best, %s does %s %s of this work than then (median)."
+              .formatted(
+                  now.place(), Unit.percent(Math.abs(drift - 1)), drift > 1 ? "more" : "less"));
+    }
     if (now.emulated() || then.emulated()) {
       all.add("Times of an emulated card are not compared.");
     }
@@ -111,6 +155,18 @@ record Against(KernelReport now, KernelReport then) {
               .formatted(gone, then.measurements().size()));
     }
     return all;
+  }
+
+  /** The median of what each measurement says of it; NaN if none does. */
+  private double drift() {
+    List<Double> all = new ArrayList<>();
+    for (Measurement each : now.measurements()) {
+      Measurement old = find(then.measurements(), each);
+      if (old != null && Double.isFinite(drift(each, old))) {
+        all.add(drift(each, old));
+      }
+    }
+    return all.isEmpty() ? Double.NaN : Spread.of(all).median();
   }
 
   private static void differ(List<String> all, String what, Object then, Object now) {

@@ -48,6 +48,44 @@ class AgainstTest {
     assertEquals(Verdict.SLOWER, against(simple("a", 14.25, 1), then).rows().getFirst().verdict());
   }
 
+  private static Measurement under(Device.Roofline ceilings, Measurement m) {
+    return new Measurement(
+        m.shape(),
+        m.variant(),
+        m.idea(),
+        m.precision(),
+        m.status(),
+        m.why(),
+        m.error(),
+        m.microseconds(),
+        m.work(),
+        ceilings,
+        m.resources());
+  }
+
+  /** Four operations a byte, under 1 GB/s: memory is the limit, 4 GFLOP/s the most there is. */
+  @Test
+  void whatTheMachineDidIsNoVerdictOnAKernel() {
+    Measurement then = simple("a", 10, 0.1); // p10 10.05, p90 10.45
+    Device.Roofline faster = new Device.Roofline(1.1e9, 8e9);
+    Against.Row row = against(under(faster, simple("a", 9.2, 0.1)), then).rows().getFirst();
+    assertEquals(Verdict.LIKE_THE_MACHINE, row.verdict());
+    assertEquals("like the machine", row.words());
+    Against both = against(under(faster, simple("a", 9.2, 0.1)), then);
+    assertEquals("1 like the machine.", both.summary());
+    assertEquals(
+        List.of("At best, this machine does 10% more of this work than then (median)."),
+        both.differences());
+    assertEquals("27% faster", words(under(faster, simple("a", 8.1, 0)), then)); // 10.25 / 8.1
+    Device.Roofline arithmetic = new Device.Roofline(1e9, 80e9); // not the limit
+    assertEquals("8.5% faster", words(under(arithmetic, simple("a", 9.2, 0.1)), then));
+    Device.Roofline slower = new Device.Roofline(0.5e9, 8e9);
+    assertEquals("like the machine", words(under(slower, simple("a", 20, 0.2)), then));
+    assertEquals("within noise", words(under(slower, simple("a", 10, 0.1)), then));
+    Device.Roofline none = new Device.Roofline(Double.NaN, Double.NaN);
+    assertEquals("8.5% faster", words(under(none, simple("a", 9.2, 0.1)), then));
+  }
+
   @Test
   void fewSamplesAreNoise() {
     Measurement four = simple("a", 10.0, 10.0, 10.0, 10.0);
