@@ -1,6 +1,9 @@
 package dev.loupe.serve;
 
+import io.netty.buffer.Unpooled;
+import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
+import io.netty.channel.ChannelFutureListener;
 import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.SimpleChannelInboundHandler;
 import io.netty.handler.codec.http.FullHttpRequest;
@@ -89,6 +92,21 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
     if (channel.channel().isActive()) {
       await(channel);
     }
+  }
+
+  /** Closes once what is being answered is sent. */
+  void closeSoon(Channel channel) {
+    channel
+        .eventLoop()
+        .execute(
+            () -> {
+              last = true;
+              if (current == null) { // after what is still to be written
+                channel
+                    .writeAndFlush(Unpooled.EMPTY_BUFFER)
+                    .addListener(ChannelFutureListener.CLOSE);
+              }
+            });
   }
 
   private void await(ChannelHandlerContext channel) {

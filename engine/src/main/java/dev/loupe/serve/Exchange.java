@@ -197,11 +197,11 @@ final class Exchange {
   }
 
   private void end(Object last) {
-    boolean goesOn = mayGoOn();
     channel
         .executor()
         .execute(
             () -> {
+              boolean goesOn = mayGoOn();
               connection.answered(channel);
               channel
                   .writeAndFlush(last)

@@ -207,6 +207,12 @@ public final class Server implements AutoCloseable {
   public void close() {
     listening.close().awaitUninterruptibly();
     exchanges.forEach(Exchange::cancel);
+    for (Channel channel : connections) {
+      Connection connection = channel.pipeline().get(Connection.class);
+      if (connection != null) { // null of one that has only just begun
+        connection.closeSoon(channel);
+      }
+    }
     stop();
   }
 
@@ -222,6 +228,7 @@ public final class Server implements AutoCloseable {
         interrupted = true;
       }
     }
+    boolean _ = connections.newCloseFuture().awaitUninterruptibly(2, TimeUnit.SECONDS);
     network.shutdownGracefully(50, 2000, TimeUnit.MILLISECONDS).awaitUninterruptibly();
     if (interrupted) {
       Thread.currentThread().interrupt();
