@@ -81,7 +81,7 @@ final class ServeCommand implements Callable<Integer> {
         new ServerOptions(host, port, key(), queue, Duration.ofSeconds(timeout), nameOfModel());
     try (Loupe loupe = model.open(terminal, quiet, false);
         Interrupt interrupt = new Interrupt(terminal);
-        Server server = Server.start(loupe, options)) {
+        Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {
       if (server.isOpenToOthers() && options.apiKey().isEmpty()) {
         terminal.say(
             "[anybody who reaches %s may use the model: --api-key-file or %s would ask for a key]"

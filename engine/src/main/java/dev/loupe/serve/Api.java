@@ -7,6 +7,7 @@ import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import java.net.URLEncoder;
 import java.util.Map;
+import java.util.function.Consumer;
 
 /**
  * What there is to ask for, by exact paths. Errors have the form of OpenAI's: {@code {"error":
@@ -23,9 +24,11 @@ final class Api {
   private final Metrics metrics;
   private final Completions completions;
   private final String model;
+  private final Consumer<String> failures;
   private final long started = System.currentTimeMillis() / 1000;
 
-  Api(Loupe loupe, ServerOptions options, boolean loopback) {
+  Api(Loupe loupe, ServerOptions options, boolean loopback, Consumer<String> failures) {
+    this.failures = failures;
     access = new Access(options, loopback);
     places = new Places(options.queue());
     metrics = new Metrics(places);
@@ -44,24 +47,32 @@ final class Api {
       access.check(exchange, route.equals(HEALTH));
       answer(exchange, route);
     } catch (ApiException e) {
-      boolean soon = e.status() == 429;
-      exchange.send(
-          e,
-          soon
-              ? Map.of("retry-after", "1")
-              : e.status() == 405 ? Map.of("allow", methodOf(route)) : Map.of());
+      exchange.send(e, headers(e.status(), route));
     } catch (OutOfMemoryError e) {
       exchange.send(
           ApiException.failed(503, "out_of_memory", "no memory for this request: ask for less"),
           Map.of());
-    } catch (RuntimeException e) { // a defect, or a GPU that failed: the next request may do better
-      exchange.send(ApiException.failed(500, null, String.valueOf(e.getMessage())), Map.of());
+    } catch (RuntimeException | Error e) { // a GPU that fails, a defect: not the client's business
+      failures.accept("%s: %s".formatted(e.getClass().getSimpleName(), e.getMessage()));
+      exchange.send(
+          ApiException.failed(500, null, "the run failed, and the server's operator was told why"),
+          Map.of());
     }
     if (exchange.isConnected()) {
       metrics.answered(route, exchange.status());
     } else {
       metrics.cancelled();
     }
+  }
+
+  /** What an error of this status has to say beside its body (RFC 9110, section 15). */
+  private static Map<String, String> headers(int status, String route) {
+    return switch (status) {
+      case 401 -> Map.of("www-authenticate", "Bearer");
+      case 405 -> Map.of("allow", methodOf(route));
+      case 429 -> Map.of("retry-after", "1");
+      default -> Map.of();
+    };
   }
 
   /** The path, if there is something; one word for all others. */

@@ -30,6 +30,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
 
 /**
  * A model as an HTTP server that OpenAI's clients can talk to. It does not own the model: close the
@@ -62,10 +63,15 @@ public final class Server implements AutoCloseable {
   private final ServerOptions options;
   private final long patience;
 
-  private Server(Loupe loupe, ServerOptions options, InetSocketAddress address, long patience) {
+  private Server(
+      Loupe loupe,
+      ServerOptions options,
+      InetSocketAddress address,
+      Consumer<String> failures,
+      long patience) {
     this.options = options;
     this.patience = patience;
-    api = new Api(loupe, options, address.getAddress().isLoopbackAddress());
+    api = new Api(loupe, options, address.getAddress().isLoopbackAddress(), failures);
     handlers =
         Executors.newCachedThreadPool(
             Thread.ofPlatform().daemon().name("loupe-serve-", 1).factory());
@@ -83,15 +89,17 @@ public final class Server implements AutoCloseable {
   /**
    * Listens; returns at once.
    *
+   * @param failures hears why a request failed, where it is not the client's fault; on any thread
    * @throws IllegalArgumentException if it can't listen there: the port is taken, the host is not
    *     this machine
    */
-  public static Server start(Loupe loupe, ServerOptions options) {
-    return start(loupe, options, Duration.ofSeconds(30));
+  public static Server start(Loupe loupe, ServerOptions options, Consumer<String> failures) {
+    return start(loupe, options, failures, Duration.ofSeconds(30));
   }
 
   /** Likewise, with another time for a request to arrive in. */
-  static Server start(Loupe loupe, ServerOptions options, Duration patience) {
+  static Server start(
+      Loupe loupe, ServerOptions options, Consumer<String> failures, Duration patience) {
     InetAddress host;
     try {
       host = InetAddress.getByName(options.host());
@@ -99,7 +107,7 @@ public final class Server implements AutoCloseable {
       throw new IllegalArgumentException("there is no host %s".formatted(options.host()));
     }
     InetSocketAddress address = new InetSocketAddress(host, options.port());
-    return new Server(loupe, options, address, patience.toSeconds());
+    return new Server(loupe, options, address, failures, patience.toSeconds());
   }
 
   private Channel listen(InetSocketAddress address) {

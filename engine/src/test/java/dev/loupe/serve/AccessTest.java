@@ -6,14 +6,22 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.Options;
+import dev.loupe.cli.TinyModel;
 import java.io.IOException;
 import java.net.Socket;
 import java.net.http.HttpResponse;
+import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -101,8 +109,29 @@ class AccessTest {
           }) {
         served.ask(served.to("/v1/models").header("Authorization", wrong)).refused(401);
       }
+      HttpResponse<String> asked = served.send(served.to("/v1/models"));
+      assertEquals("Bearer", asked.headers().firstValue("www-authenticate").orElse(""));
       served.ask(served.to("/v1/models").header("Authorization", "Bearer s3cret")).has(200);
       served.ask(served.to("/v1/models").header("Authorization", "bearer s3cret")).has(200);
+    }
+  }
+
+  @Test
+  void tellsTheOperatorAndNotTheClientWhyARunFailed(@TempDir Path folder) throws IOException {
+    TinyModel.in(folder).poke("h.0.attn.c_attn.weight", 3, Float.NaN);
+    List<String> told = new CopyOnWriteArrayList<>();
+    Loupe broken = Loupe.open(folder, Options.defaults().backend(Backend.CPU));
+    try (Served served =
+        Served.start(broken, options("127.0.0.1", ""), told::add, Duration.ofSeconds(30))) {
+      for (int i = 1; i <= 2; i++) {
+        String message =
+            served.complete("{'prompt': 'x'}").refused(500).get("message").getAsString();
+        assertFalse(message.contains(folder.toString()), message);
+        assertEquals(i, told.size());
+        assertTrue(told.getLast().contains("h.0.attn.c_attn.weight holds NaN"), told.toString());
+      }
+      served.get("/healthz").has(200);
+      assertEquals(0, served.server().places().running());
     }
   }
 
@@ -129,7 +158,8 @@ class AccessTest {
               "127.0.0.1", served.server().port(), Optional.empty(), 1, Duration.ofSeconds(1), "m");
       IllegalArgumentException e =
           assertThrows(
-              IllegalArgumentException.class, () -> Server.start(served.loupe(), same).close());
+              IllegalArgumentException.class,
+              () -> Server.start(served.loupe(), same, why -> {}).close());
       String message = String.valueOf(e.getMessage());
       assertTrue(message.contains("port " + served.server().port()), message);
       served.get("/healthz").has(200);

@@ -3,6 +3,7 @@ package dev.loupe.serve;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
@@ -26,6 +27,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 
 /** The demo model on a server of its own, and a client of it. */
 record Served(Loupe loupe, Server server, HttpClient client) implements AutoCloseable {
@@ -44,9 +46,14 @@ record Served(Loupe loupe, Server server, HttpClient client) implements AutoClos
   }
 
   static Served start(ServerOptions options, Duration patience) throws IOException {
-    Loupe loupe = demo();
+    return start(demo(), options, why -> fail(why), patience);
+  }
+
+  static Served start(
+      Loupe loupe, ServerOptions options, Consumer<String> failures, Duration patience) {
     try {
-      return new Served(loupe, Server.start(loupe, options, patience), HttpClient.newHttpClient());
+      Server server = Server.start(loupe, options, failures, patience);
+      return new Served(loupe, server, HttpClient.newHttpClient());
     } catch (RuntimeException e) {
       loupe.close();
       throw e;
