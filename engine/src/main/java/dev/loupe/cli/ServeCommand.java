@@ -100,7 +100,8 @@ final class ServeCommand implements Callable<Integer> {
 
   /** The last part of the path, or of the name, that was given: clients need not know the rest. */
   private String nameOfModel() throws IOException {
-    Path name = (model.model == null ? model.source() : model.model).getFileName();
+    Path given = model.model == null ? model.source() : model.model;
+    Path name = given.toAbsolutePath().normalize().getFileName();
     return name == null ? "gpt2" : name.toString();
   }
 

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonParser;
+import dev.loupe.model.Golden;
 import java.io.BufferedReader;
 import java.io.InputStream;
 import java.net.InetAddress;
@@ -60,7 +61,7 @@ class ServeCommandTest {
   @Test
   void servesUntilAnInterruptAndEndsWhatRunsWithWhatItHas() throws Exception {
     Child.assumeSigintIsHeard();
-    Process process = serve();
+    Process process = serve("-m", Golden.DEMO_MODEL.resolve("."));
     try (BufferedReader out = process.inputReader(UTF_8);
         HttpClient client = HttpClient.newHttpClient()) {
       URI address = address(out);
