@@ -39,9 +39,9 @@ import java.util.function.Consumer;
  * <p>Netty speaks HTTP. The JDK's own server (com.sun.net.httpserver) would need no library, but it
  * does not look at a socket between request and answer: it learns that a client went away from a
  * failed write, and a run whose answer is sent whole at the end would hold its place to the end.
- * Servers of servlets (Jetty, Undertow) are the same there. With Netty the end of a connection is
- * an event; it also bounds headers and bodies. One thread does all that; handlers block in threads
- * of their own, of which there are as many as requests that run or wait.
+ * With Netty the end of a connection is an event; it also bounds headers and bodies. One thread
+ * does all that; handlers block in threads of their own, about as many as requests that run or
+ * wait. A client that only ends its own side of the connection counts as gone.
  */
 public final class Server implements AutoCloseable {
   /** Bytes of a request's body. */
