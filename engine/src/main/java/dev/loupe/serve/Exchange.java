@@ -22,6 +22,7 @@ import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpUtil;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -32,6 +33,9 @@ import org.jspecify.annotations.Nullable;
  */
 final class Exchange {
   static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
+
+  /** How long a run waits for a reader that is behind. */
+  private static final Duration MOST_BEHIND = Duration.ofSeconds(2);
 
   private final ChannelHandlerContext channel;
   private final Connection connection;
@@ -169,9 +173,12 @@ final class Exchange {
     ChannelFuture _ = channel.writeAndFlush(response);
   }
 
-  /** Sends one event; {@code data} is one line. */
+  /**
+   * Sends one event; {@code data} is one line. A reader that is behind is waited for a moment, and
+   * its connection closed if that does not help: what waits for it has a bound.
+   */
   void event(String data) {
-    if (!channel.channel().isWritable()) { // it reads too slowly: what waits for it has a bound
+    if (!waitForReader()) {
       ChannelFuture _ = channel.close();
       return;
     }
@@ -179,6 +186,22 @@ final class Exchange {
     ChannelFuture _ =
         channel.writeAndFlush(
             new DefaultHttpContent(Unpooled.wrappedBuffer(event.getBytes(UTF_8))));
+  }
+
+  private boolean waitForReader() {
+    long start = System.nanoTime();
+    while (!channel.channel().isWritable()) {
+      if (!isConnected() || System.nanoTime() - start > MOST_BEHIND.toNanos()) {
+        return false;
+      }
+      try {
+        Thread.sleep(2);
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        return false;
+      }
+    }
+    return true;
   }
 
   void endEvents() {

@@ -51,8 +51,8 @@ public final class Server implements AutoCloseable {
   private static final int MOST_HEADERS = 16 << 10;
   private static final int MOST_CONNECTIONS = 200;
 
-  /** Bytes that wait for a slow reader: a stream that has more is closed. */
-  private static final int MOST_UNREAD = 8 << 20;
+  /** Bytes that wait for a slow reader before the run does. */
+  private static final int MOST_UNREAD = 1 << 20;
 
   private final Api api;
   private final EventLoopGroup network;

@@ -248,7 +248,7 @@ class LoadTest {
 
   @Test
   void aReaderThatStopsReadingHoldsNothing() throws Exception {
-    try (Served served = Served.start(options(4, 60), Duration.ofSeconds(1))) {
+    try (Served served = Served.start(options(4, 60))) {
       try (Socket socket = new Socket()) {
         socket.setReceiveBufferSize(4096);
         socket.connect(
@@ -265,6 +265,7 @@ class LoadTest {
         served.awaitIdle();
         Served.await("closed", () -> served.server().connections() == 0);
       }
+      served.stream("{'max_tokens': 60, 'n': 128, 'stream': true, 'logprobs': 5}"); // to its end
     }
   }
 
