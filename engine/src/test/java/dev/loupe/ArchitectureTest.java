@@ -66,6 +66,24 @@ class ArchitectureTest {
   }
 
   @Test
+  void onlyTheServerSpeaksHttpAndOnlyTheCommandLineKnowsIt() {
+    noClasses()
+        .that()
+        .resideOutsideOfPackages("dev.loupe.serve..", "dev.loupe.cli..")
+        .should()
+        .dependOnClassesThat()
+        .resideInAnyPackage("dev.loupe.serve..", "io.netty..")
+        .check(LOUPE);
+    noClasses()
+        .that()
+        .resideInAPackage("dev.loupe.serve..")
+        .should()
+        .dependOnClassesThat()
+        .resideInAnyPackage("java.nio.file..", "java.nio.channels..")
+        .check(LOUPE);
+  }
+
+  @Test
   void theVectorApiIsUsedInTwoPlacesThatAreLoadedWhereItIsThere() {
     noClasses()
         .that()

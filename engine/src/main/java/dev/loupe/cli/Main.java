@@ -70,6 +70,7 @@ public final class Main {
           HeadsCommand.class,
           LensCommand.class,
           CompareCommand.class,
+          ServeCommand.class,
           WeightsCommand.class,
           BenchCommand.class,
           DoctorCommand.class);

@@ -61,7 +61,7 @@ public record TinyModel(Path folder) {
   }
 
   /** Gives one weight another value. */
-  void poke(String tensor, int element, float value) throws IOException {
+  public void poke(String tensor, int element, float value) throws IOException {
     byte[] file = Files.readAllBytes(weights());
     int begin =
         JsonParser.parseString(headerOf(file))

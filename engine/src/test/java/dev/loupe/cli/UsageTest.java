@@ -113,6 +113,13 @@ class UsageTest {
         "bench|prefill|--prompt-tokens|0 => 0 prompt tokens",
         "bench|prefill|--prompt-tokens|257|--backend|cpu => 257 prompt tokens; context of 256",
         "bench|prefill|-n|5 => no option -n",
+        "serve|--port|65536 => port 65536; 0 to 65535",
+        "serve|--port|http => --port; 'http'; whole number",
+        "serve|--host| => host is empty",
+        "serve|--host|no.such.host.invalid|--port|0 => no host no.such.host.invalid",
+        "serve|--queue|-1 => queue of -1",
+        "serve|--timeout|0 => timeout of 0 s",
+        "serve|x => \"x\"",
         "doctor|x => \"x\"",
       })
   void refuses(String line) {
@@ -127,7 +134,7 @@ class UsageTest {
         .refused(
             Main.BAD_USAGE,
             "no command",
-            "generate, attention, heads, lens, compare, weights, bench, doctor");
+            "generate, attention, heads, lens, compare, serve, weights, bench, doctor");
   }
 
   @Test
@@ -165,6 +172,7 @@ class UsageTest {
         "weights make-random",
         "lens",
         "compare",
+        "serve",
         "bench",
         "bench attention",
         "bench decode-attention",

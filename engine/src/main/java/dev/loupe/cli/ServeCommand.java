@@ -1,0 +1,124 @@
+package dev.loupe.cli;
+
+import dev.loupe.Loupe;
+import dev.loupe.serve.Server;
+import dev.loupe.serve.ServerOptions;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParentCommand;
+
+/** {@code loupe serve}: the model over HTTP, until Ctrl-C. */
+@Command(
+    name = "serve",
+    description = {
+      "Serve the model over HTTP, as OpenAI's completions API.",
+      "Prints its address when it listens; Ctrl-C ends it, and what runs ends with what it has."
+    },
+    optionListHeading = "%n",
+    abbreviateSynopsis = true,
+    sortOptions = false,
+    footerHeading = "%nExample:%n",
+    footer = {
+      "  loupe serve &",
+      "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"ROMEO:\"}'"
+    })
+final class ServeCommand implements Callable<Integer> {
+  private static final String KEY_VARIABLE = "LOUPE_API_KEY";
+
+  @ParentCommand Main main;
+
+  @Option(
+      names = "--host",
+      paramLabel = "H",
+      description = "Address to listen at (default: 127.0.0.1, this machine alone).")
+  String host = "127.0.0.1";
+
+  @Option(
+      names = "--port",
+      paramLabel = "P",
+      description = "Port; 0 takes a free one (default: 8080).")
+  int port = 8080;
+
+  @Option(
+      names = "--api-key-file",
+      paramLabel = "F",
+      description =
+          "Serve only who shows the key in this file (default: the one in LOUPE_API_KEY).")
+  @Nullable Path keyFile;
+
+  @Option(
+      names = "--queue",
+      paramLabel = "N",
+      description = "Requests that may wait while one runs (default: 64).")
+  int queue = 64;
+
+  @Option(
+      names = "--timeout",
+      paramLabel = "S",
+      description = "Seconds a request may take, waiting included (default: 300).")
+  int timeout = 300;
+
+  @Option(
+      names = {"-q", "--quiet"},
+      description = "Nothing on standard error but errors.")
+  boolean quiet;
+
+  @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
+  ModelOptions model = new ModelOptions();
+
+  @Override
+  public Integer call() throws IOException {
+    Terminal terminal = main.terminal();
+    ServerOptions options =
+        new ServerOptions(host, port, key(), queue, Duration.ofSeconds(timeout), nameOfModel());
+    try (Loupe loupe = model.open(terminal, quiet, false);
+        Interrupt interrupt = new Interrupt(terminal);
+        Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {
+      if (server.isOpenToOthers() && options.apiKey().isEmpty()) {
+        terminal.say(
+            "[anybody who reaches %s may use the model: --api-key-file or %s would ask for a key]"
+                .formatted(host, KEY_VARIABLE));
+      }
+      interrupt.onlyAsk();
+      terminal.print("%s is served at %s\n".formatted(options.model(), server.address()));
+      while (!interrupt.asked()) {
+        Thread.sleep(50);
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    return Interrupt.EXIT_CODE;
+  }
+
+  /** The last part of the path, or of the name, that was given: clients need not know the rest. */
+  private String nameOfModel() throws IOException {
+    Path given = model.model == null ? model.source() : model.model;
+    Path name = given.toAbsolutePath().normalize().getFileName();
+    return name == null ? "gpt2" : name.toString();
+  }
+
+  private Optional<String> key() throws InputException {
+    if (keyFile == null) {
+      return Optional.ofNullable(System.getenv(KEY_VARIABLE));
+    }
+    try {
+      String key = Files.readString(keyFile).strip();
+      if (key.isEmpty()) {
+        throw new InputException(keyFile + ": no API key in it");
+      }
+      return Optional.of(key);
+    } catch (IOException e) {
+      throw e instanceof InputException known
+          ? known
+          : new InputException("%s can't be read: no API key".formatted(keyFile));
+    }
+  }
+}

@@ -1,0 +1,138 @@
+package dev.loupe.serve;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
+import dev.loupe.Loupe;
+import java.net.URLEncoder;
+import java.util.Map;
+import java.util.function.Consumer;
+
+/**
+ * What there is to ask for, by exact paths. Errors have the form of OpenAI's: {@code {"error":
+ * {"message", "type", "param", "code"}}}.
+ */
+final class Api {
+  private static final String MODELS = "/v1/models";
+  private static final String COMPLETIONS = "/v1/completions";
+  private static final String HEALTH = "/healthz";
+  private static final String METRICS = "/metrics";
+
+  private final Access access;
+  private final Places places;
+  private final Metrics metrics;
+  private final Completions completions;
+  private final String model;
+  private final Consumer<String> failures;
+  private final long started = System.currentTimeMillis() / 1000;
+
+  Api(Loupe loupe, ServerOptions options, boolean loopback, Consumer<String> failures) {
+    this.failures = failures;
+    access = new Access(options, loopback);
+    places = new Places(options.queue());
+    metrics = new Metrics(places);
+    model = options.model();
+    completions = new Completions(loupe, model, places, metrics, options.timeout());
+  }
+
+  Places places() {
+    return places;
+  }
+
+  /** Answers, whatever happens. */
+  void handle(Exchange exchange) {
+    String route = route(exchange.path());
+    try {
+      access.check(exchange, route.equals(HEALTH));
+      answer(exchange, route);
+    } catch (ApiException e) {
+      exchange.send(e, headers(e.status(), route));
+    } catch (OutOfMemoryError e) {
+      exchange.send(
+          ApiException.failed(503, "out_of_memory", "no memory for this request: ask for less"),
+          Map.of());
+    } catch (RuntimeException | Error e) { // a GPU that fails, a defect: not the client's business
+      failures.accept("%s: %s".formatted(e.getClass().getSimpleName(), e.getMessage()));
+      exchange.send(
+          ApiException.failed(500, null, "the run failed, and the server's operator was told why"),
+          Map.of());
+    }
+    if (exchange.isConnected()) {
+      metrics.answered(route, exchange.status());
+    } else {
+      metrics.cancelled();
+    }
+  }
+
+  /** What an error of this status has to say beside its body (RFC 9110, section 15). */
+  private static Map<String, String> headers(int status, String route) {
+    return switch (status) {
+      case 401 -> Map.of("www-authenticate", "Bearer");
+      case 405 -> Map.of("allow", methodOf(route));
+      case 429 -> Map.of("retry-after", "1");
+      default -> Map.of();
+    };
+  }
+
+  /** The path, if there is something; one word for all others. */
+  private static String route(String path) {
+    if (path.startsWith(MODELS + "/")) {
+      return MODELS;
+    }
+    return switch (path) {
+      case MODELS, COMPLETIONS, HEALTH, METRICS -> path;
+      default -> "other";
+    };
+  }
+
+  private static String methodOf(String route) {
+    return route.equals(COMPLETIONS) ? "POST" : "GET";
+  }
+
+  private void answer(Exchange exchange, String route) {
+    if (route.equals("other")) {
+      throw ApiException.invalid(
+          404,
+          "not_found",
+          "there is nothing at this path: %s, %s, %s, %s"
+              .formatted(COMPLETIONS, MODELS, HEALTH, METRICS));
+    }
+    if (!exchange.method().equals(methodOf(route))) {
+      throw ApiException.invalid(405, null, "%s takes %s alone".formatted(route, methodOf(route)));
+    }
+    switch (route) {
+      case COMPLETIONS -> completions.answer(exchange);
+      case METRICS -> exchange.send(200, "text/plain; version=0.0.4", metrics.text(), Map.of());
+      case HEALTH -> {
+        JsonObject health = new JsonObject();
+        health.addProperty("status", "ok");
+        health.addProperty("model", model);
+        exchange.send(200, health);
+      }
+      default -> models(exchange);
+    }
+  }
+
+  private void models(Exchange exchange) {
+    JsonObject known = new JsonObject();
+    known.addProperty("id", model);
+    known.addProperty("object", "model");
+    known.addProperty("created", started);
+    known.addProperty("owned_by", "loupe");
+    String path = exchange.path();
+    if (path.equals(MODELS)) {
+      JsonArray data = new JsonArray();
+      data.add(known);
+      JsonObject list = new JsonObject();
+      list.addProperty("object", "list");
+      list.add("data", data);
+      exchange.send(200, list);
+    } else if (path.equals(MODELS + "/" + model)
+        || path.equals(MODELS + "/" + URLEncoder.encode(model, UTF_8))) {
+      exchange.send(200, known);
+    } else {
+      throw ApiException.noSuchModel("there is no such model here, only " + model);
+    }
+  }
+}

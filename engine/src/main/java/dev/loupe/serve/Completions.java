@@ -1,0 +1,207 @@
+package dev.loupe.serve;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonNull;
+import com.google.gson.JsonObject;
+import dev.loupe.Generation;
+import dev.loupe.Loupe;
+import dev.loupe.Request;
+import java.time.Duration;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import java.util.concurrent.CancellationException;
+
+/**
+ * {@code /v1/completions}: prompts are run one after the other, the n texts of each at once. Choice
+ * p * n + s is sample s of prompt p, which is what {@code loupe generate --samples} writes with the
+ * same seed.
+ *
+ * <p>When a request's time is up, it ends with what it has: texts that were cut so have
+ * finish_reason {@code length}. If there is nothing of some prompt yet, the request fails with 503,
+ * or with an error as the last event where a stream has begun. A server that closes does the same.
+ */
+final class Completions {
+  private final Loupe loupe;
+  private final String model;
+  private final Places places;
+  private final Metrics metrics;
+  private final Duration timeout;
+
+  Completions(Loupe loupe, String model, Places places, Metrics metrics, Duration timeout) {
+    this.loupe = loupe;
+    this.model = model;
+    this.places = places;
+    this.metrics = metrics;
+    this.timeout = timeout;
+  }
+
+  /**
+   * @throws ApiException if the request is wrong or can't be served
+   */
+  void answer(Exchange exchange) {
+    long deadline = System.nanoTime() + timeout.toNanos();
+    Answer answer;
+    try (Places.Place place = places.enter()) { // first: what is read below takes memory
+      CompletionRequest request = CompletionRequest.of(Fields.parse(exchange.body()), loupe, model);
+      place.await(deadline);
+      long start = System.nanoTime();
+      try {
+        answer = new Answer(exchange, request, deadline);
+        answer.run();
+      } finally {
+        metrics.ran(System.nanoTime() - start);
+      }
+    } catch (InterruptedException e) {
+      throw closing();
+    }
+    answer.finish();
+  }
+
+  private static ApiException closing() {
+    return ApiException.failed(503, "closing", "the server is closing");
+  }
+
+  /** One request that has its turn. */
+  private final class Answer {
+    private final Exchange exchange;
+    private final CompletionRequest request;
+    private final long deadline;
+    private final String id = "cmpl-" + UUID.randomUUID().toString().replace("-", "");
+    private final long created = System.currentTimeMillis() / 1000;
+    private final JsonArray choices = new JsonArray();
+    private final Set<Integer> begun = new HashSet<>(); // choices that a stream has text of
+    private int promptTokens;
+    private int completionTokens;
+
+    Answer(Exchange exchange, CompletionRequest request, long deadline) {
+      this.exchange = exchange;
+      this.request = request;
+      this.deadline = deadline;
+    }
+
+    void run() {
+      for (int p = 0; p < request.prompts().size(); p++) {
+        for (Generation run : run(p)) {
+          JsonObject choice =
+              new Choice(loupe.tokenizer(), run).json(request, p * request.n() + run.sample());
+          if (request.stream()) {
+            choice.addProperty("text", echoed(p, run.sample(), ""));
+            chunk(choice);
+          } else {
+            choices.add(choice);
+          }
+        }
+      }
+    }
+
+    private List<Generation> run(int p) {
+      int[] prompt = request.prompts().get(p);
+      List<Generation> runs;
+      try {
+        if (isOver()) {
+          throw new CancellationException();
+        }
+        runs = loupe.run(request.request(prompt).listener(listener(p)));
+      } catch (CancellationException e) {
+        throw exchange.isCancelled() ? closing() : tooLate();
+      }
+      int written = runs.stream().mapToInt(run -> run.tokens().size() - prompt.length).sum();
+      metrics.tokens(prompt.length, written);
+      promptTokens += prompt.length;
+      completionTokens += written;
+      return runs;
+    }
+
+    private static ApiException tooLate() {
+      return ApiException.failed(
+          503, "timeout", "the time of the request was up before it had a text");
+    }
+
+    private boolean isOver() {
+      return exchange.isCancelled() || System.nanoTime() - deadline > 0;
+    }
+
+    private Request.Listener listener(int p) {
+      return new Request.Listener() {
+        @Override
+        public boolean reading(int layersDone, int layers) {
+          return !isOver();
+        }
+
+        @Override
+        public boolean text(int sample, String piece) {
+          if (request.stream()) {
+            JsonObject choice = new JsonObject();
+            choice.addProperty("text", echoed(p, sample, piece));
+            choice.addProperty("index", p * request.n() + sample);
+            choice.add("logprobs", JsonNull.INSTANCE);
+            choice.add("finish_reason", JsonNull.INSTANCE);
+            chunk(choice);
+          }
+          return !isOver();
+        }
+      };
+    }
+
+    /** A piece of a choice's text, after the prompt if that is wanted and was not sent yet. */
+    private String echoed(int p, int sample, String piece) {
+      boolean first = begun.add(p * request.n() + sample);
+      return first && request.echo()
+          ? loupe.tokenizer().decode(request.prompts().get(p)) + piece
+          : piece;
+    }
+
+    private void chunk(JsonObject choice) {
+      JsonArray one = new JsonArray();
+      one.add(choice);
+      event(one, false);
+    }
+
+    private void event(JsonArray some, boolean last) {
+      if (exchange.status() == 0) {
+        exchange.beginEvents();
+      }
+      JsonObject chunk = completion(some);
+      if (request.includeUsage()) {
+        chunk.add("usage", last ? usage() : JsonNull.INSTANCE);
+      }
+      exchange.event(Exchange.GSON.toJson(chunk));
+    }
+
+    void finish() {
+      if (!request.stream()) {
+        JsonObject whole = completion(choices);
+        whole.add("usage", usage());
+        exchange.send(200, "application/json", Exchange.GSON.toJson(whole), Map.of());
+        return;
+      }
+      if (request.includeUsage()) {
+        event(new JsonArray(), true);
+      }
+      exchange.event("[DONE]");
+      exchange.endEvents();
+    }
+
+    private JsonObject completion(JsonArray some) {
+      JsonObject json = new JsonObject();
+      json.addProperty("id", id);
+      json.addProperty("object", "text_completion");
+      json.addProperty("created", created);
+      json.addProperty("model", model);
+      json.add("choices", some);
+      json.add("system_fingerprint", JsonNull.INSTANCE);
+      return json;
+    }
+
+    private JsonObject usage() {
+      JsonObject usage = new JsonObject();
+      usage.addProperty("prompt_tokens", promptTokens);
+      usage.addProperty("completion_tokens", completionTokens);
+      usage.addProperty("total_tokens", promptTokens + completionTokens);
+      return usage;
+    }
+  }
+}

@@ -1,0 +1,77 @@
+package dev.loupe.serve;
+
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * Who may run: one request at a time, since one already uses all threads of a CPU, or a GPU. Others
+ * wait in the order in which they came, up to a bound. A waiting thread that is interrupted leaves
+ * the queue.
+ */
+final class Places {
+  private final int queue;
+  private final Semaphore turn = new Semaphore(1, true);
+  private final AtomicInteger inside = new AtomicInteger(); // run or wait
+
+  /** A place in the queue, and later the turn to run, until closed. For one thread. */
+  final class Place implements AutoCloseable {
+    private boolean runs;
+    private boolean left;
+
+    private Place() {}
+
+    /**
+     * Waits for its turn.
+     *
+     * @param deadline of System.nanoTime
+     * @throws ApiException if it does not come in time
+     */
+    void await(long deadline) throws InterruptedException {
+      runs = turn.tryAcquire(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
+      if (!runs) {
+        throw ApiException.failed(
+            503, "timeout", "the request waited for its turn until its time was up");
+      }
+    }
+
+    @Override
+    public void close() {
+      if (!left) {
+        left = true;
+        inside.decrementAndGet();
+        if (runs) {
+          turn.release();
+        }
+      }
+    }
+  }
+
+  /**
+   * @param queue how many may wait
+   */
+  Places(int queue) {
+    this.queue = queue;
+  }
+
+  /**
+   * Enters the queue.
+   *
+   * @throws ApiException if too many wait already
+   */
+  Place enter() {
+    if (inside.incrementAndGet() > queue + 1) {
+      inside.decrementAndGet();
+      throw ApiException.queueFull("%d requests wait already: try again".formatted(queue));
+    }
+    return new Place();
+  }
+
+  int running() {
+    return 1 - turn.availablePermits();
+  }
+
+  int waiting() {
+    return Math.max(0, inside.get() - running());
+  }
+}

@@ -1,0 +1,150 @@
+package dev.loupe.cli;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.gson.JsonParser;
+import dev.loupe.model.Golden;
+import java.io.BufferedReader;
+import java.io.InputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** {@code loupe serve} as a process: what it says, whom it serves, how it ends. */
+@Timeout(60)
+class ServeCommandTest {
+  @TempDir Path folder;
+  private Child child;
+
+  @BeforeEach
+  void child() {
+    child = new Child(folder);
+  }
+
+  private Process serve(Object... more) throws Exception {
+    List<String> command =
+        Child.java(Main.class, List.of(), "serve", "--backend", "cpu", "--port", 0);
+    for (Object word : more) {
+      command.add(word.toString());
+    }
+    return child.start(command);
+  }
+
+  private static URI address(BufferedReader out) throws Exception {
+    String line = out.readLine();
+    assertTrue(line != null && line.matches("shakespeare is served at http://\\S+:\\d+"), line);
+    return URI.create(
+        line.replaceFirst(".* ", "").replace("0.0.0.0", "127.0.0.1") + "/v1/completions");
+  }
+
+  private static HttpRequest post(URI address, String body, String... headers) {
+    HttpRequest.Builder request = HttpRequest.newBuilder(address);
+    request.POST(BodyPublishers.ofString(body.replace('\'', '"')));
+    return (headers.length == 0 ? request : request.headers(headers)).build();
+  }
+
+  @Test
+  void servesUntilAnInterruptAndEndsWhatRunsWithWhatItHas() throws Exception {
+    Child.assumeSigintIsHeard();
+    Process process = serve("-m", Golden.DEMO_MODEL.resolve("."));
+    try (BufferedReader out = process.inputReader(UTF_8);
+        HttpClient client = HttpClient.newHttpClient()) {
+      URI address = address(out);
+      String text =
+          JsonParser.parseString(
+                  client
+                      .send(
+                          post(
+                              address,
+                              "{'prompt': 'ROMEO:', 'max_tokens': 20, 'seed': 3, 'temperature': 0.8, 'top_k': 40, 'top_p': 0.95}"),
+                          BodyHandlers.ofString())
+                      .body())
+              .getAsJsonObject()
+              .getAsJsonArray("choices")
+              .get(0)
+              .getAsJsonObject()
+              .get("text")
+              .getAsString();
+      assertEquals(
+          Ran.loupe("generate", "ROMEO:", "-n", 20, "--seed", 3, "--backend", "cpu").well().out(),
+          text,
+          "what loupe generate writes with these settings");
+      HttpResponse<InputStream> stream =
+          client.send(
+              post(address, "{'max_tokens': 255, 'n': 64, 'stream': true}"),
+              BodyHandlers.ofInputStream());
+      byte[] first = stream.body().readNBytes(300);
+      Child.signal(process, "INT");
+      String said = new String(first, UTF_8) + new String(stream.body().readAllBytes(), UTF_8);
+      assertTrue(said.endsWith("data: [DONE]\n\n"), "to its end");
+      assertTrue(said.length() < 64 * 255 * 200, "early");
+      assertEquals(null, out.readLine());
+    }
+    assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+    assertEquals(Interrupt.EXIT_CODE, process.exitValue());
+    assertEquals("", child.said());
+  }
+
+  @Test
+  void warnsWhenAnybodyIsServed() throws Exception {
+    Process process = serve("--host", "0.0.0.0");
+    try (BufferedReader out = process.inputReader(UTF_8)) {
+      address(out);
+      assertTrue(child.said().contains("anybody who reaches 0.0.0.0"), child.said());
+      assertTrue(child.said().contains("--api-key-file or LOUPE_API_KEY"), child.said());
+    } finally {
+      process.destroy();
+      assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+    }
+  }
+
+  @Test
+  void readsTheKeyFromAFile() throws Exception {
+    Path key = Files.writeString(folder.resolve("key"), "s3cret\n");
+    Process process = serve("--host", "0.0.0.0", "--api-key-file", key);
+    try (BufferedReader out = process.inputReader(UTF_8);
+        HttpClient client = HttpClient.newHttpClient()) {
+      URI address = address(out);
+      String body = "{'max_tokens': 1}";
+      HttpRequest right = post(address, body, "Authorization", "Bearer s3cret");
+      assertEquals(200, client.send(right, BodyHandlers.ofString()).statusCode());
+      assertEquals(401, client.send(post(address, body), BodyHandlers.ofString()).statusCode());
+      assertEquals("", child.said());
+    } finally {
+      process.destroy();
+      assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+    }
+  }
+
+  @Test
+  void refusesKeysThatAreNone() throws Exception {
+    Path empty = Files.writeString(folder.resolve("empty"), "\n");
+    Ran.loupe("serve", "--api-key-file", empty).refused(Main.BAD_INPUT, "empty", "no API key");
+    Ran.loupe("serve", "--api-key-file", folder).refused(Main.BAD_INPUT, "can't be read");
+    Path two = Files.writeString(folder.resolve("two"), "a\nb");
+    Ran.loupe("serve", "--api-key-file", two).refused(Main.BAD_USAGE, "API key", "header");
+  }
+
+  @Test
+  void saysThatThePortIsTaken() throws Exception {
+    try (ServerSocket taken = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      Ran.loupe("serve", "--port", taken.getLocalPort(), "--backend", "cpu")
+          .refused(Main.BAD_USAGE, "port " + taken.getLocalPort(), "127.0.0.1", "--port");
+    }
+  }
+}

@@ -1,0 +1,354 @@
+package dev.loupe.serve;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import dev.loupe.Request;
+import dev.loupe.sampling.Sampling;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Many clients, and those that behave badly: everyone gets what is theirs, and nothing stays. */
+@Timeout(120)
+class LoadTest {
+  /** The most that the demo model can be kept busy with: some seconds. */
+  private static final String LONG = "{'max_tokens': 255, 'n': 64, 'seed': 1%s}";
+
+  private static final String WAITS = "{'max_tokens': 5, 'seed': 1}";
+
+  private static ServerOptions options(int queue, long seconds) {
+    return new ServerOptions(
+        "127.0.0.1", 0, Optional.empty(), queue, Duration.ofSeconds(seconds), Served.MODEL);
+  }
+
+  private static long millisSince(long nanos) {
+    return TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - nanos);
+  }
+
+  private static void awaitRunning(Served served, int waiting) throws InterruptedException {
+    Served.await(
+        "1 runs, %d wait".formatted(waiting),
+        () ->
+            served.server().places().running() == 1
+                && served.server().places().waiting() == waiting);
+  }
+
+  @Test
+  void threeHundredRequestsGetWhatALoneRunGives() throws Exception {
+    try (Served served = Served.start(options(16, 60));
+        ExecutorService clients = Executors.newFixedThreadPool(8)) {
+      List<String> expected = new ArrayList<>();
+      for (int seed = 0; seed < 30; seed++) {
+        Request request = Request.text("ROMEO:").tokens(8).sampling(Sampling.seeded(seed));
+        expected.add(served.loupe().run(request).getFirst().text());
+      }
+      List<Callable<String>> tasks = new ArrayList<>();
+      for (int i = 0; i < 300; i++) {
+        String body = "{'prompt': 'ROMEO:', 'max_tokens': 8, 'seed': %d".formatted(i % 30);
+        boolean streams = i % 2 == 1;
+        tasks.add(
+            () ->
+                streams
+                    ? Served.joined(served.stream(body + ", 'stream': true}"), 0)
+                    : served.complete(body + "}").has(200).text(0));
+      }
+      List<Future<String>> answers = clients.invokeAll(tasks);
+      for (int i = 0; i < 300; i++) {
+        assertEquals(expected.get(i % 30), answers.get(i).get(), "request " + i);
+      }
+      served.awaitIdle();
+      assertEquals(Integer.toString(300 * 8), served.metric("loupe_generated_tokens_total"));
+      assertEquals("300", served.metric("loupe_run_seconds_count"));
+    }
+  }
+
+  @Test
+  void aClientThatGoesAwayFreesItsPlaceAtOnce() throws Exception {
+    try (Served served = Served.start(options(4, 60))) {
+      served
+          .complete("{'max_tokens': 20, 'n': 64}")
+          .has(200); // compiled, a pass takes its usual time
+      for (String stream : List.of("", ", 'stream': true")) {
+        Socket socket = served.asking(LONG.formatted(stream));
+        awaitRunning(served, 0);
+        if (!stream.isEmpty()) {
+          assertEquals(200, socket.getInputStream().readNBytes(200).length, "it writes");
+        }
+        long gone = System.nanoTime();
+        socket.close();
+        served.awaitIdle();
+        assertTrue(millisSince(gone) < 1000, millisSince(gone) + " ms");
+      }
+      Socket reset = served.asking(LONG.formatted(""));
+      awaitRunning(served, 0);
+      reset.setSoLinger(true, 0); // a reset, not an end
+      long gone = System.nanoTime();
+      reset.close();
+      served.awaitIdle();
+      assertTrue(millisSince(gone) < 1000, millisSince(gone) + " ms");
+      assertEquals("3", served.metric("loupe_requests_cancelled_total"));
+      served.complete(WAITS).has(200);
+    }
+  }
+
+  @Test
+  void theQueueIsInOrderAndBoundedAndCanBeLeft() throws Exception {
+    try (Served served = Served.start(options(3, 60))) {
+      Socket runs = served.asking(LONG.formatted(""));
+      awaitRunning(served, 0);
+      List<Socket> waiting = new ArrayList<>();
+      for (String body : List.of(LONG.formatted(", 'stream': true"), WAITS, WAITS)) {
+        waiting.add(served.asking(body));
+        awaitRunning(served, waiting.size());
+      }
+      Served.Answer full = served.complete(WAITS);
+      assertEquals("queue_full", full.refused(429, "3 requests").get("code").getAsString());
+      assertEquals("1", full.response().headers().firstValue("retry-after").orElse(""));
+      assertEquals("3", served.metric("loupe_requests_waiting"));
+      assertEquals("1", served.metric("loupe_requests_running"));
+      waiting.remove(1).close();
+      awaitRunning(served, 2);
+      runs.close();
+      InputStream last = waiting.get(1).getInputStream();
+      assertEquals(500, waiting.get(0).getInputStream().readNBytes(500).length);
+      assertEquals(0, last.available(), "in order of arrival");
+      waiting.get(0).close();
+      assertEquals("HTTP/1.1 200", new String(last.readNBytes(12), UTF_8));
+      served.awaitIdle();
+      waiting.get(1).close();
+    }
+  }
+
+  @Test
+  void timeIsUp() throws Exception {
+    try (Served served = Served.start(options(4, 1))) {
+      Served.Answer cut = served.complete("{'max_tokens': 255, 'n': 128, 'seed': 1}").has(200);
+      JsonObject usage = cut.json().getAsJsonObject("usage");
+      int written = usage.get("completion_tokens").getAsInt();
+      assertTrue(written > 0 && written < 128 * 255, written + " tokens");
+      assertEquals("length", cut.choice(0).get("finish_reason").getAsString());
+      String whole =
+          served
+              .loupe()
+              .run(Request.text("").tokens(255).samples(1).sampling(Sampling.seeded(1)))
+              .getFirst()
+              .text();
+      assertTrue(whole.startsWith(cut.text(0)), "what there is is right");
+      String prompt = "'To be or not to be, that is the question',".repeat(32);
+      String two = "{'prompt': [%s 'x'], 'max_tokens': 200, 'n': 3, 'seed': 1}".formatted(prompt);
+      assertEquals("timeout", served.complete(two).refused(503, "time").get("code").getAsString());
+      String streamed =
+          served
+              .send(
+                  served
+                      .to("/v1/completions")
+                      .POST(
+                          BodyPublishers.ofString(
+                              two.replace("'n'", "'stream': true, 'n'").replace('\'', '"'))))
+              .body();
+      String[] events = streamed.split("\n\n", -1);
+      JsonObject last =
+          JsonParser.parseString(events[events.length - 2].substring(6)).getAsJsonObject();
+      assertEquals("timeout", last.getAsJsonObject("error").get("code").getAsString());
+      assertFalse(streamed.contains("[DONE]"), "an error ends it");
+      served.awaitIdle();
+    }
+  }
+
+  @Test
+  void aWaitThatTakesTooLongIsRefused() throws Exception {
+    try (Served served = Served.start(options(4, 1))) {
+      try (Places.Place place = served.server().places().enter()) {
+        place.await(System.nanoTime() + 1_000_000_000L);
+        assertEquals(
+            "timeout", served.complete(WAITS).refused(503, "turn").get("code").getAsString());
+      }
+      served.complete(WAITS).has(200);
+    }
+  }
+
+  @Test
+  void bodiesHaveABound() throws Exception {
+    try (Served served = Served.start(options(4, 60))) {
+      String padding = "x".repeat(Server.MOST_BODY);
+      served.complete("{'user': '%s'}".formatted(padding)).refused(413, "1048576");
+      served
+          .complete("{'max_tokens': 1, 'user': '%s'}".formatted(padding.substring(0, 1_000_000)))
+          .has(200);
+      try (Socket chunked =
+          served.socket(
+              "POST /v1/completions HTTP/1.1\nHost: localhost\nTransfer-Encoding: chunked\n\n")) {
+        byte[] chunk = ("10000\r\n" + "x".repeat(0x10000) + "\r\n").getBytes(UTF_8);
+        for (int i = 0; i < 20; i++) {
+          chunked.getOutputStream().write(chunk);
+        }
+        assertEquals("HTTP/1.1 413", new String(chunked.getInputStream().readNBytes(12), UTF_8));
+      }
+      served.awaitIdle();
+    }
+  }
+
+  @Test
+  void slowAndSilentConnectionsEnd() throws Exception {
+    try (Served served = Served.start(options(4, 60), Duration.ofSeconds(1))) {
+      List<Socket> sockets = new ArrayList<>();
+      sockets.add(served.socket(""));
+      sockets.add(served.socket("POST /v1/completions HT"));
+      sockets.add(served.socket("GET /healthz HTTP/1.1\nHost: localhost\n\n")); // then nothing
+      sockets.add(
+          served.socket("POST /v1/completions HTTP/1.1\nHost: localhost\nContent-Length: 99\n\n{"));
+      Socket drips = served.socket("GET /healthz HTTP/1.1\nX: ");
+      for (int i = 0; i < 30 && served.server().connections() > 0; i++) {
+        Thread.sleep(100);
+        try {
+          drips.getOutputStream().write('x');
+        } catch (IOException e) {
+          break; // closed while it drips
+        }
+      }
+      Served.await("all closed", () -> served.server().connections() == 0);
+      for (Socket socket : sockets) {
+        socket.getInputStream().readAllBytes(); // comes to an end
+        socket.close();
+      }
+      drips.close();
+      Socket waits;
+      try (Places.Place place = served.server().places().enter()) {
+        place.await(System.nanoTime() + 1_000_000_000L);
+        waits = served.asking(WAITS);
+        awaitRunning(served, 1);
+        Thread.sleep(1500); // who has asked may wait longer
+      }
+      assertEquals("HTTP/1.1 200", new String(waits.getInputStream().readNBytes(12), UTF_8));
+      waits.close();
+    }
+  }
+
+  @Test
+  void aReaderThatStopsReadingHoldsNothing() throws Exception {
+    try (Served served = Served.start(options(4, 60))) {
+      try (Socket socket = new Socket()) {
+        socket.setReceiveBufferSize(4096);
+        socket.connect(
+            new InetSocketAddress(InetAddress.getLoopbackAddress(), served.server().port()));
+        String body =
+            "{'max_tokens': 255, 'n': 128, 'stream': true, 'logprobs': 5}".replace('\'', '"');
+        socket
+            .getOutputStream()
+            .write(
+                "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+                    .formatted(body.length(), body)
+                    .getBytes(UTF_8));
+        awaitRunning(served, 0);
+        served.awaitIdle();
+        Served.await("closed", () -> served.server().connections() == 0);
+      }
+      served.stream("{'max_tokens': 60, 'n': 128, 'stream': true, 'logprobs': 5}"); // to its end
+    }
+  }
+
+  @Test
+  void requestsThatFollowTooSoonAreNotAnswered() throws Exception {
+    try (Served served = Served.start(options(4, 60))) {
+      String one = "GET /healthz HTTP/1.1\nHost: localhost\n\n";
+      try (Socket socket = served.socket(one.repeat(5))) {
+        String said = new String(socket.getInputStream().readAllBytes(), UTF_8);
+        assertTrue(said.split("HTTP/1.1 200", -1).length <= 3, said);
+        assertTrue(said.contains("connection: close") || said.endsWith("}"), said);
+      }
+      try (Socket socket = served.socket(one)) { // one after the other is fine
+        for (int i = 0; i < 3; i++) {
+          InputStream in = socket.getInputStream();
+          StringBuilder said = new StringBuilder();
+          while (!said.toString().endsWith("}")) {
+            said.append((char) in.read());
+          }
+          assertTrue(said.toString().startsWith("HTTP/1.1 200"), said.toString());
+          socket.getOutputStream().write(one.replace("\n", "\r\n").getBytes(UTF_8));
+        }
+      }
+    }
+  }
+
+  @Test
+  void closingEndsWhatRunsWithWhatItHas() throws Exception {
+    try (Served served = Served.start(options(4, 60))) {
+      Socket runs = served.asking(LONG.formatted(", 'stream': true"));
+      runs.getInputStream().readNBytes(500);
+      Socket waits = served.asking(WAITS);
+      awaitRunning(served, 1);
+      long start = System.nanoTime();
+      served.server().close();
+      assertTrue(millisSince(start) < 5000, millisSince(start) + " ms");
+      String said = new String(runs.getInputStream().readAllBytes(), UTF_8);
+      assertTrue(said.contains("\"finish_reason\":\"length\""), "it ends well");
+      assertTrue(said.contains("data: [DONE]"), "to the end");
+      String refused = new String(waits.getInputStream().readAllBytes(), UTF_8);
+      assertTrue(refused.startsWith("HTTP/1.1 503") && refused.contains("closing"), refused);
+      runs.close();
+      waits.close();
+    }
+  }
+
+  private static long files() throws IOException {
+    Path open = Path.of("/proc/self/fd");
+    if (!Files.exists(open)) {
+      return 0;
+    }
+    try (Stream<Path> files = Files.list(open)) {
+      return files.count();
+    }
+  }
+
+  private static List<String> threads() {
+    return Thread.getAllStackTraces().keySet().stream()
+        .map(Thread::getName)
+        .filter(name -> name.startsWith("loupe-http") || name.startsWith("loupe-serve"))
+        .toList();
+  }
+
+  @Test
+  void nothingStays() throws Exception {
+    Served.start(options(4, 60)).close(); // what is loaded once
+    long before = files();
+    for (int i = 0; i < 5; i++) {
+      try (Served served = Served.start(options(4, 60))) {
+        served.complete(WAITS).has(200);
+        for (int k = 0; k < 10; k++) {
+          Socket socket = served.asking(LONG.formatted(k % 2 == 0 ? "" : ", 'stream': true"));
+          if (k % 3 == 0) {
+            awaitRunning(served, 0);
+          }
+          socket.close();
+          served.awaitIdle();
+        }
+        Served.await("closed", () -> served.server().connections() <= 1); // the client keeps one
+      }
+    }
+    Served.await("threads end", () -> threads().isEmpty());
+    long after = files();
+    assertTrue(after <= before + 3, "%d files before, %d after".formatted(before, after));
+  }
+}
