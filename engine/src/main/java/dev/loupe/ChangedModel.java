@@ -1,14 +1,10 @@
 package dev.loupe;
 
 import dev.loupe.Interventions.Change;
-import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
-import dev.loupe.ops.Batch;
-import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Linear;
-import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
-import dev.loupe.ops.SessionSize;
+import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.DType;
@@ -22,7 +18,6 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 
 /** A model with interventions, for one run: it shares all weights but the c_proj that change. */
 final class ChangedModel implements AutoCloseable {
@@ -39,11 +34,10 @@ final class ChangedModel implements AutoCloseable {
       Transformer original, Checkpoint checkpoint, Interventions interventions, int[] prompt) {
     Gpt2Config config = interventions.of(original.config());
     Ops ops = original.ops();
-    Transformer cut = original.variant(config, Map.of());
-    double[][] means = new double[0][];
-    if (interventions.needMeans()) {
-      means = means(cut, prompt);
-    }
+    double[][] means =
+        interventions.needMeans()
+            ? means(original.variant(config, Map.of()), prompt)
+            : new double[config.nLayer()][config.nEmbd()];
     arena = ops.arena();
     try {
       Map<Integer, Linear> changed = new HashMap<>();
@@ -52,8 +46,7 @@ final class ChangedModel implements AutoCloseable {
         List<Change> changes =
             interventions.changes().stream().filter(c -> c.layer() == of).toList();
         if (!changes.isEmpty()) {
-          double[] mean = means.length == 0 ? new double[config.nEmbd()] : means[layer];
-          changed.put(layer, changed(checkpoint, config, layer, changes, mean));
+          changed.put(layer, changed(checkpoint, config, layer, changes, means[layer]));
         }
       }
       model = original.variant(config, changed);
@@ -73,19 +66,13 @@ final class ChangedModel implements AutoCloseable {
     int rows = Math.min(prompt.length, config.nPositions());
     double[][] means = new double[config.nLayer()][config.nEmbd()];
     float[] row = new float[config.nEmbd()];
-    model.ops().requireRoom(new SessionSize(config, rows, 1, 1, false, Optional.empty(), 0));
-    try (TensorArena scratch = model.ops().arena()) {
-      KvCache kv = new KvCache(scratch, config.nLayer(), config.nHead(), config.headDim(), 1, rows);
-      Activations a = Activations.allocate(scratch, config, rows);
-      int[] read = Arrays.copyOfRange(prompt, prompt.length - rows, prompt.length);
-      model.forward(
-          Batch.sequence(0, 0, read),
-          kv,
-          a,
-          Mask.CAUSAL,
+    int[] read = Arrays.copyOfRange(prompt, prompt.length - rows, prompt.length);
+    try (Reading reading = new Reading(model, read, 1)) {
+      Tensor y = reading.activations().y();
+      reading.read(
           (ops, in, lse) -> {
             for (int r = 0; r < rows; r++) {
-              ops.read(a.y(), r, row, row.length);
+              ops.read(y, r, row, row.length);
               for (int c = 0; c < row.length; c++) {
                 means[in.layer()][c] += row[c] / (double) rows;
               }

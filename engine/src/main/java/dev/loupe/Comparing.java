@@ -4,18 +4,11 @@ import dev.loupe.attention.AttentionMaps;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.AttentionTap;
-import dev.loupe.ops.Batch;
-import dev.loupe.ops.KvCache;
-import dev.loupe.ops.Mask;
-import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.Tensor;
-import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.Distribution;
 import dev.loupe.sampling.Sampler;
-import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Optional;
 
 /** What two models make of the same text. */
 final class Comparing {
@@ -26,10 +19,10 @@ final class Comparing {
   /** Divergences [T] of {@code after} from {@code before}. */
   static List<Double> divergences(Transformer before, Transformer after, int[] ids) {
     List<Double> divergences = new ArrayList<>();
-    try (Reading p = new Reading(before, ids);
-        Reading q = new Reading(after, ids)) {
+    try (Logits p = new Logits(before, ids);
+        Logits q = new Logits(after, ids)) {
       for (int row = 0; row < ids.length; row++) {
-        divergences.add(divergence(p.logits(row), q.logits(row)));
+        divergences.add(divergence(p.of(row), q.of(row)));
       }
     }
     return divergences;
@@ -47,38 +40,32 @@ final class Comparing {
   }
 
   /** A text that a model has read, whose logits are made as they are asked for. */
-  private static final class Reading implements AutoCloseable {
+  private static final class Logits implements AutoCloseable {
     private final Transformer model;
-    private final TensorArena arena;
-    private final Activations a;
+    private final Reading reading;
     private final Tensor logits;
     private final float[] row;
     private int first = -1; // row of those in logits
 
-    Reading(Transformer model, int[] ids) {
+    Logits(Transformer model, int[] ids) {
       this.model = model;
-      Gpt2Config config = model.config();
-      model
-          .ops()
-          .requireRoom(new SessionSize(config, ids.length, 1, ROWS, false, Optional.empty(), 0));
-      arena = model.ops().arena();
+      int rows = Math.min(ROWS, ids.length);
+      reading = new Reading(model, ids, rows);
       try {
-        KvCache kv =
-            new KvCache(arena, config.nLayer(), config.nHead(), config.headDim(), 1, ids.length);
-        a = Activations.allocate(arena, config, ids.length);
-        logits = arena.allocate(Math.min(ROWS, ids.length), config.vocabSize());
-        row = new float[config.vocabSize()];
-        model.forward(Batch.sequence(0, 0, ids), kv, a, Mask.CAUSAL, AttentionTap.NONE);
+        logits = reading.arena().allocate(rows, model.config().vocabSize());
+        row = new float[model.config().vocabSize()];
+        reading.read(AttentionTap.NONE);
       } catch (Throwable e) {
-        arena.close();
+        reading.close();
         throw e;
       }
     }
 
     /** Good until the next call. */
-    float[] logits(int r) {
+    float[] of(int r) {
       if (first < 0 || r >= first + logits.rows()) {
         first = r;
+        Activations a = reading.activations();
         model.logits(a, r, logits.rows(0, Math.min(logits.rows(), a.x().rows() - r)));
       }
       model.ops().read(logits, r - first, row, row.length);
@@ -88,7 +75,7 @@ final class Comparing {
 
     @Override
     public void close() {
-      arena.close();
+      reading.close();
     }
   }
 

@@ -3,11 +3,7 @@ package dev.loupe;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.AttentionInput;
-import dev.loupe.ops.Batch;
-import dev.loupe.ops.KvCache;
-import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
-import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.Distribution;
@@ -20,7 +16,6 @@ import dev.loupe.weights.StoredTensor;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Optional;
 import java.util.concurrent.CancellationException;
 
 /**
@@ -35,9 +30,7 @@ final class LensSession implements AutoCloseable {
   private final Request request;
   private final Gpt2Config config;
   private final int[] ids; // up to the position
-  private final TensorArena arena;
-  private final KvCache kv;
-  private final Activations a;
+  private final Reading reading;
   private final Tensor residual; // [L + 1, C]
   private final Tensor heads; // [L, C]: y
   private final Tensor normed; // [L + 1, C]
@@ -55,20 +48,15 @@ final class LensSession implements AutoCloseable {
     this.ids = ids;
     config = model.config();
     int layers = config.nLayer();
-    model
-        .ops()
-        .requireRoom(
-            new SessionSize(config, ids.length, 1, layers + 1, false, Optional.empty(), 0));
-    arena = model.ops().arena();
+    reading = new Reading(model, ids, layers + 1);
+    TensorArena arena = reading.arena();
     try {
-      kv = new KvCache(arena, layers, config.nHead(), config.headDim(), 1, ids.length);
-      a = Activations.allocate(arena, config, ids.length);
       residual = arena.allocate(layers + 1, config.nEmbd());
       heads = arena.activations(layers, config.nEmbd());
       normed = arena.activations(layers + 1, config.nEmbd());
       logits = arena.allocate(layers + 1, config.vocabSize());
     } catch (Throwable e) {
-      arena.close();
+      reading.close();
       throw e;
     }
   }
@@ -80,8 +68,8 @@ final class LensSession implements AutoCloseable {
    */
   Lens look(ModelInfo info, List<Token> tokens, int target, int top) {
     Ops ops = model.ops();
-    model.forward(Batch.sequence(0, 0, ids), kv, a, Mask.CAUSAL, this::keep);
-    ops.copy(a.x().rows(ids.length - 1, 1), residual.rows(config.nLayer(), 1));
+    reading.read(this::keep);
+    ops.copy(reading.activations().x().rows(ids.length - 1, 1), residual.rows(config.nLayer(), 1));
     model.logits(residual, normed, logits);
     float[] last = new float[config.vocabSize()];
     ops.read(logits, config.nLayer(), last, last.length);
@@ -125,6 +113,7 @@ final class LensSession implements AutoCloseable {
   /** Before c_proj: x is still what the layers before this one left. */
   private void keep(Ops ops, AttentionInput in, Tensor lse) {
     int row = ids.length - 1;
+    Activations a = reading.activations();
     ops.copy(a.x().rows(row, 1), residual.rows(in.layer(), 1));
     ops.copy(a.y().rows(row, 1), heads.rows(in.layer(), 1));
     if (!request.listener.reading(in.layer() + 1, config.nLayer())) {
@@ -139,13 +128,9 @@ final class LensSession implements AutoCloseable {
       model.ops().read(logits, layer, row, row.length);
       Sampler.requireFinite(row);
       Distribution d = new Distribution(row);
-      List<Token.Candidate> best = new ArrayList<>();
-      for (Distribution.Entry entry : d.top(top)) {
-        String label =
-            tokenizer.contains(entry.id()) ? Labels.label(tokenizer, entry.id()) : "<unused>";
-        best.add(new Token.Candidate(entry.id(), label, entry.logprob()));
-      }
-      guesses.add(new Lens.Guess(d.logprob(target), d.rank(target), best));
+      guesses.add(
+          new Lens.Guess(
+              d.logprob(target), d.rank(target), Sample.candidates(tokenizer, d.top(top))));
     }
     return guesses;
   }
@@ -235,6 +220,6 @@ final class LensSession implements AutoCloseable {
 
   @Override
   public void close() {
-    arena.close();
+    reading.close();
   }
 }

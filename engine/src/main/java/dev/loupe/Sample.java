@@ -117,6 +117,17 @@ final class Sample {
     }
   }
 
+  /** Tokens as they are shown; of an id that only pads the vocabulary there is nothing to show. */
+  static List<Token.Candidate> candidates(Tokenizer tokenizer, List<Distribution.Entry> top) {
+    List<Token.Candidate> candidates = new ArrayList<>();
+    for (Distribution.Entry entry : top) {
+      String label =
+          tokenizer.contains(entry.id()) ? Labels.label(tokenizer, entry.id()) : "<unused>";
+      candidates.add(new Token.Candidate(entry.id(), label, entry.logprob()));
+    }
+    return candidates;
+  }
+
   /** Tokens of a text that nothing was written to, and of which no odds are known. */
   static List<Token> tokens(Tokenizer tokenizer, int[] ids) {
     Request nobody = Request.ids(ids);
@@ -150,12 +161,6 @@ final class Sample {
     List<Token> tokens = new ArrayList<>();
     for (int i = 0; i < length; i++) {
       Odds known = i < odds.size() ? odds.get(i) : Odds.NONE;
-      List<Token.Candidate> top = new ArrayList<>();
-      for (Distribution.Entry entry : known.top()) {
-        String label =
-            tokenizer.contains(entry.id()) ? Labels.label(tokenizer, entry.id()) : "<unused>";
-        top.add(new Token.Candidate(entry.id(), label, entry.logprob()));
-      }
       tokens.add(
           new Token(
               all[i],
@@ -168,7 +173,7 @@ final class Sample {
               i >= promptLength,
               known.logprob(),
               known.rank(),
-              top));
+              candidates(tokenizer, known.top())));
     }
     return tokens;
   }

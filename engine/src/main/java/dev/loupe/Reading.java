@@ -1,0 +1,62 @@
+package dev.loupe;
+
+import dev.loupe.model.Activations;
+import dev.loupe.model.Transformer;
+import dev.loupe.ops.AttentionTap;
+import dev.loupe.ops.Batch;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Mask;
+import dev.loupe.ops.SessionSize;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.weights.Gpt2Config;
+import java.util.Optional;
+
+/** A text to be read in one pass, of which nothing is written: its cache and scratch. */
+final class Reading implements AutoCloseable {
+  private final Transformer model;
+  private final int[] ids;
+  private final TensorArena arena;
+  private final KvCache kv;
+  private final Activations a;
+
+  /**
+   * @param ids at least one, and no more than the context holds
+   * @param logitRows most rows of logits that will be made at a time, in {@link #arena}
+   */
+  Reading(Transformer model, int[] ids, int logitRows) {
+    this.model = model;
+    this.ids = ids;
+    Gpt2Config config = model.config();
+    model
+        .ops()
+        .requireRoom(new SessionSize(config, ids.length, 1, logitRows, false, Optional.empty(), 0));
+    arena = model.ops().arena();
+    try {
+      kv = new KvCache(arena, config.nLayer(), config.nHead(), config.headDim(), 1, ids.length);
+      a = Activations.allocate(arena, config, ids.length);
+    } catch (Throwable e) {
+      arena.close();
+      throw e;
+    }
+  }
+
+  /** For what else is needed; it goes with this. */
+  TensorArena arena() {
+    return arena;
+  }
+
+  /** What the pass writes on its way, a row for each token. */
+  Activations activations() {
+    return a;
+  }
+
+  /** Reads; {@code tap} sees each layer before its c_proj. */
+  void read(AttentionTap tap) {
+    model.forward(Batch.sequence(0, 0, ids), kv, a, Mask.CAUSAL, tap);
+  }
+
+  @Override
+  public void close() {
+    arena.close();
+  }
+}
