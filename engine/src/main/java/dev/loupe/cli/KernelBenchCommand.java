@@ -4,7 +4,6 @@ import dev.loupe.Backend;
 import dev.loupe.BackendException;
 import dev.loupe.Precision;
 import dev.loupe.bench.Machine;
-import dev.loupe.bench.kernel.BlockSweep;
 import dev.loupe.bench.kernel.CpuDevice;
 import dev.loupe.bench.kernel.CudaDevice;
 import dev.loupe.bench.kernel.Device;
@@ -237,17 +236,14 @@ final class KernelBenchCommand implements Callable<Integer> {
 
   private Device device(Machine machine) {
     Device device = found(machine);
-    if (sweep == null) {
-      return device;
-    }
-    if (!sweep.equals("block") || device.backend().equals("cpu")) {
+    if (sweep != null && (!sweep.equals("block") || device.backend().equals("cpu"))) {
       device.close();
       throw new IllegalArgumentException(
           sweep.equals("block")
               ? "--sweep block needs a GPU: a CPU has no blocks (--threads, --vector-bits)"
               : "'%s' can't be swept over: there is block".formatted(sweep));
     }
-    return new BlockSweep(device);
+    return device;
   }
 
   private Device found(Machine machine) {
@@ -279,6 +275,7 @@ final class KernelBenchCommand implements Callable<Integer> {
     try {
       return KernelComparison.run(
           device,
+          sweep == null ? device::candidates : device::sweep,
           wanted,
           in,
           variants,

@@ -92,9 +92,15 @@ public final class KernelComparison {
     this.groups = groups;
   }
 
+  /** Where candidates come from: {@link Device#candidates}, or {@link Device#sweep}. */
+  public interface Ladders {
+    List<Candidate> of(Operation operation, Precision precision);
+  }
+
   /**
    * Compares on each shape in each precision.
    *
+   * @param ladders whose candidates they are; on that device
    * @param names of the candidates that take part; all if empty
    * @return in the order of shapes, precisions, and the ladder; fewer if the listener ended it
    * @throws IllegalArgumentException if no candidate has one of the names, or there is none
@@ -102,6 +108,7 @@ public final class KernelComparison {
    */
   public static List<Measurement> run(
       Device device,
+      Ladders ladders,
       List<Shape> shapes,
       List<Precision> precisions,
       List<String> names,
@@ -111,28 +118,28 @@ public final class KernelComparison {
     for (Shape shape : shapes) {
       shape.requireIndexable();
     }
-    List<List<Candidate>> ladders = new ArrayList<>();
+    List<List<Candidate>> all = new ArrayList<>();
     for (Precision precision : precisions) {
-      List<Candidate> ladder = device.candidates(operation, precision);
+      List<Candidate> ladder = ladders.of(operation, precision);
       if (!ladder.isEmpty()) {
-        ladders.add(ladder);
+        all.add(ladder);
       }
     }
-    requireNames(operation, ladders, names);
+    requireNames(operation, all, names);
     KernelComparison comparison =
-        new KernelComparison(device, settings, listener, shapes.size() * ladders.size());
-    List<Measurement> all = new ArrayList<>();
+        new KernelComparison(device, settings, listener, shapes.size() * all.size());
+    List<Measurement> measured = new ArrayList<>();
     for (Shape shape : shapes) {
-      for (List<Candidate> ladder : ladders) {
+      for (List<Candidate> ladder : all) {
         List<Candidate> wanted =
             ladder.stream().filter(c -> names.isEmpty() || names.contains(c.name())).toList();
         if (!wanted.isEmpty() && !comparison.ended) {
-          all.addAll(comparison.compare(shape, wanted));
+          measured.addAll(comparison.compare(shape, wanted));
         }
         comparison.group++;
       }
     }
-    return all;
+    return measured;
   }
 
   private static void requireNames(

@@ -64,9 +64,10 @@ class CudaDeviceTest {
     };
   }
 
-  private List<Measurement> compare(Device with, Shape shape, Precision precision) {
+  private List<Measurement> compare(
+      KernelComparison.Ladders ladders, Shape shape, Precision precision) {
     return KernelComparison.run(
-        with, List.of(shape), List.of(precision), List.of(), FEW, part -> true);
+        device, ladders, List.of(shape), List.of(precision), List.of(), FEW, part -> true);
   }
 
   @ParameterizedTest
@@ -78,7 +79,7 @@ class CudaDeviceTest {
       if (ladder.isEmpty()) {
         continue;
       }
-      List<Measurement> all = compare(device, shape, precision);
+      List<Measurement> all = compare(device::candidates, shape, precision);
       assertEquals(
           ladder.stream().map(Candidate::name).toList(),
           all.stream().map(Measurement::variant).toList());
@@ -172,7 +173,7 @@ class CudaDeviceTest {
   @Test
   void othersSayThatTheirBlockSizeIsCompiledIn() {
     Shape shape = Shape.of(Operation.LINEAR, 4, 128, 64);
-    for (Measurement m : compare(new BlockSweep(device), shape, Precision.F32)) {
+    for (Measurement m : compare(device::sweep, shape, Precision.F32)) {
       assertEquals(Status.LEFT_OUT, m.status());
       assertEquals("its block size is compiled in", m.why());
     }
@@ -197,7 +198,13 @@ class CudaDeviceTest {
   private void assertWhy(Shape shape, Precision precision, String variant, String words) {
     Measurement m =
         KernelComparison.run(
-                device, List.of(shape), List.of(precision), List.of(variant), FEW, part -> true)
+                device,
+                device::candidates,
+                List.of(shape),
+                List.of(precision),
+                List.of(variant),
+                FEW,
+                part -> true)
             .getFirst();
     assertEquals(Status.LEFT_OUT, m.status(), m.why());
     assertTrue(m.why().contains(words), m.why());
@@ -220,7 +227,7 @@ class CudaDeviceTest {
   void whatIsWrongIsSeen() {
     for (Operation operation : Operation.values()) {
       Shape shape = awkward(operation);
-      for (Measurement m : compare(new Mistaken(device), shape, Precision.F32)) {
+      for (Measurement m : compare(this::mistaken, shape, Precision.F32)) {
         assertEquals(Status.WRONG, m.status(), operation + " " + m.variant());
         assertTrue(m.why().contains(" outputs, the first: output "), m.why());
         assertTrue(m.microseconds().isEmpty());
@@ -228,41 +235,10 @@ class CudaDeviceTest {
     }
   }
 
-  private record Mistaken(Device device) implements Device {
-    @Override
-    public List<Candidate> candidates(Operation operation, Precision precision) {
-      return device.candidates(operation, precision).stream()
-          .<Candidate>map(MistakenCandidate::new)
-          .toList();
-    }
-
-    @Override
-    public String backend() {
-      return device.backend();
-    }
-
-    @Override
-    public String name() {
-      return device.name();
-    }
-
-    @Override
-    public boolean emulated() {
-      return device.emulated();
-    }
-
-    @Override
-    public List<Shape> usualShapes(Operation operation) {
-      return device.usualShapes(operation);
-    }
-
-    @Override
-    public Roofline measure(Precision precision) {
-      return device.measure(precision);
-    }
-
-    @Override
-    public void close() {}
+  private List<Candidate> mistaken(Operation operation, Precision precision) {
+    return device.candidates(operation, precision).stream()
+        .<Candidate>map(MistakenCandidate::new)
+        .toList();
   }
 
   private record MistakenCandidate(Candidate right) implements Candidate {
@@ -306,6 +282,7 @@ class CudaDeviceTest {
       List<Measurement> all =
           KernelComparison.run(
               device,
+              device::candidates,
               List.of(Shape.of(Operation.LINEAR, 4, 128, 64)),
               List.of(Precision.F32),
               List.of("v1", "gemv"),
@@ -344,6 +321,7 @@ class CudaDeviceTest {
             () ->
                 KernelComparison.run(
                     device,
+                    device::candidates,
                     Shape.parse(Operation.SOFTMAX, "R=4,8,C=64", List.of()),
                     List.of(Precision.F32),
                     List.of(),

@@ -164,6 +164,7 @@ class KernelComparisonTest {
     List<Measurement> measured =
         KernelComparison.run(
             new Pretended(),
+            new Pretended()::candidates,
             List.of(SHAPE),
             List.of(Precision.F32, Precision.BF16),
             Arrays.asList(names),
@@ -354,6 +355,7 @@ class KernelComparisonTest {
             () ->
                 KernelComparison.run(
                     new Pretended(),
+                    new Pretended()::candidates,
                     List.of(SHAPE),
                     List.of(Precision.INT8),
                     List.of(),
