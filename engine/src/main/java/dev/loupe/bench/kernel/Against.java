@@ -106,18 +106,8 @@ record Against(KernelReport now, KernelReport then) {
     if (!Double.isFinite(ratio)) {
       return then; // without ceilings
     }
-    return new Measurement(
-        then.shape(),
-        then.variant(),
-        then.idea(),
-        then.precision(),
-        then.status(),
-        then.why(),
-        then.error(),
-        then.microseconds().stream().map(time -> time / ratio).toList(),
-        then.work(),
-        then.roofline(),
-        then.resources());
+    return then.with(
+        then.microseconds().stream().map(time -> time / ratio).toList(), then.roofline());
   }
 
   /** How many times as much the machine could do of this work at best as it could then. */

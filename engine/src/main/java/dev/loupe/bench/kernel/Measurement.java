@@ -46,6 +46,22 @@ public record Measurement(
     }
   }
 
+  /** The same with other times and ceilings. */
+  Measurement with(List<Double> microseconds, Device.Roofline roofline) {
+    return new Measurement(
+        shape,
+        variant,
+        idea,
+        precision,
+        status,
+        why,
+        error,
+        microseconds,
+        work,
+        roofline,
+        resources);
+  }
+
   /** Of the times of one that is ok. */
   public Spread times() {
     return Spread.of(microseconds);

@@ -49,18 +49,7 @@ class AgainstTest {
   }
 
   private static Measurement under(Device.Roofline ceilings, Measurement m) {
-    return new Measurement(
-        m.shape(),
-        m.variant(),
-        m.idea(),
-        m.precision(),
-        m.status(),
-        m.why(),
-        m.error(),
-        m.microseconds(),
-        m.work(),
-        ceilings,
-        m.resources());
+    return m.with(m.microseconds(), ceilings);
   }
 
   /** Four operations a byte, under 1 GB/s: memory is the limit, 4 GFLOP/s the most there is. */
