@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import dev.loupe.Batcher;
 import dev.loupe.Loupe;
 import java.net.URLEncoder;
 import java.util.Map;
@@ -13,13 +14,14 @@ import java.util.function.Consumer;
  * What there is to ask for, by exact paths. Errors have the form of OpenAI's: {@code {"error":
  * {"message", "type", "param", "code"}}}.
  */
-final class Api {
+final class Api implements AutoCloseable {
   private static final String MODELS = "/v1/models";
   private static final String COMPLETIONS = "/v1/completions";
   private static final String HEALTH = "/healthz";
   private static final String METRICS = "/metrics";
 
   private final Access access;
+  private final Batcher batcher;
   private final Places places;
   private final Metrics metrics;
   private final Completions completions;
@@ -30,14 +32,21 @@ final class Api {
   Api(Loupe loupe, ServerOptions options, boolean loopback, Consumer<String> failures) {
     this.failures = failures;
     access = new Access(options, loopback);
-    places = new Places(options.queue());
+    batcher = loupe.batcher(options.slots());
+    places = new Places(options.queue(), batcher.slots());
     metrics = new Metrics(places);
     model = options.model();
-    completions = new Completions(loupe, model, places, metrics, options.timeout());
+    completions = new Completions(loupe, batcher, model, places, metrics, options.timeout());
   }
 
   Places places() {
     return places;
+  }
+
+  /** For when nothing is being answered. */
+  @Override
+  public void close() {
+    batcher.close();
   }
 
   /** Answers, whatever happens. */

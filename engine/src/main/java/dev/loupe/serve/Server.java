@@ -236,6 +236,7 @@ public final class Server implements AutoCloseable {
         interrupted = true;
       }
     }
+    api.close();
     boolean _ = connections.newCloseFuture().awaitUninterruptibly(2, TimeUnit.SECONDS);
     network.shutdownGracefully(50, 2000, TimeUnit.MILLISECONDS).awaitUninterruptibly();
     if (interrupted) {
