@@ -77,6 +77,8 @@ class BatcherTest {
     requests.add(seeded("a", 255, 3).samples(7).logprobs(1));
     requests.add(
         Request.text("KING").sampling(Sampling.greedy().withRepetitionPenalty(1.2)).samples(2));
+    requests.add(
+        Request.text(LONG).tokens(40).sampling(Sampling.greedy().withPenalties(1, 0.5)).samples(2));
     requests.add(seeded("KING", 5, 1).attention(AttentionSelection.all())); // alone, beside them
     requests.add(seeded(LONG.substring(0, 500), 200, 1).slide(true));
     return requests;
