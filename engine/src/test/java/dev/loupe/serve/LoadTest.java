@@ -29,6 +29,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 
 /** Many clients, and those that behave badly: everyone gets what is theirs, and nothing stays. */
 @Timeout(120)
@@ -309,6 +310,63 @@ class LoadTest {
       assertTrue(refused.startsWith("HTTP/1.1 503") && refused.contains("closing"), refused);
       runs.close();
       waits.close();
+    }
+  }
+
+  private static long heap() {
+    System.gc();
+    Runtime runtime = Runtime.getRuntime();
+    return runtime.totalMemory() - runtime.freeMemory();
+  }
+
+  /** {@link ServerLoad} by a process of its own. */
+  private static void load(Served served, int requests, Path said) throws Exception {
+    Process process =
+        new ProcessBuilder(
+                ProcessHandle.current().info().command().orElseThrow(),
+                "-XX:+UseSerialGC",
+                "-cp",
+                Path.of(
+                        ServerLoad.class
+                            .getProtectionDomain()
+                            .getCodeSource()
+                            .getLocation()
+                            .toURI())
+                    .toString(),
+                ServerLoad.class.getName(),
+                served.server().address(),
+                Integer.toString(requests))
+            .redirectErrorStream(true)
+            .redirectOutput(said.toFile())
+            .start();
+    try {
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+      assertEquals(0, process.exitValue(), Files.readString(said));
+    } finally {
+      process.destroy();
+    }
+  }
+
+  @Test
+  void goodClientsAmongBadOnesOfAnotherProcess(@TempDir Path folder) throws Exception {
+    try (Served served = Served.start(options(16, 8, 60))) {
+      load(served, 20, folder.resolve("first"));
+      long before = heap();
+      load(served, 150, folder.resolve("said"));
+      served.awaitIdle();
+      Served.await("closed", () -> served.server().connections() == 0);
+      Served.await("threads end or are few", () -> threads().size() <= 30);
+      long after = heap();
+      assertTrue(after < before + (8 << 20), "%d bytes, then %d".formatted(before, after));
+      List<Callable<Integer>> all = new ArrayList<>();
+      for (int i = 0; i < 8; i++) { // every slot is there
+        all.add(() -> served.complete(WAITS).has(200).status());
+      }
+      try (ExecutorService clients = Executors.newFixedThreadPool(8)) {
+        for (Future<Integer> status : clients.invokeAll(all)) {
+          assertEquals(200, status.get());
+        }
+      }
     }
   }
 
