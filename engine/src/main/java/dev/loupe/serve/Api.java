@@ -160,6 +160,11 @@ final class Api implements AutoCloseable {
     }
   }
 
+  /** What takes long ends soon. */
+  void stop() {
+    workbench.stop();
+  }
+
   /** Lets go of what is kept; no request may be under way. */
   @Override
   public void close() {

@@ -230,6 +230,7 @@ public final class Server implements AutoCloseable {
   }
 
   private void stop() {
+    api.stop();
     handlers.shutdown();
     boolean interrupted = false;
     while (!handlers.isTerminated()) { // none may use the model from here on

@@ -32,6 +32,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -65,6 +66,7 @@ final class Workbench implements AutoCloseable {
   private final Runs runs;
   private final RunWriter writer;
   private final Map<String, String> answers = new ConcurrentHashMap<>(); // those of the model
+  private volatile boolean closing;
 
   Workbench(Loupe loupe, String model, Runs runs, RunWriter writer) {
     this.loupe = loupe;
@@ -101,7 +103,7 @@ final class Workbench implements AutoCloseable {
         case RUNS -> writer.answer(exchange);
         default -> run(exchange);
       }
-    } catch (InterruptedException e) {
+    } catch (InterruptedException | CancellationException e) {
       throw Completions.closing();
     } catch (IllegalArgumentException e) { // a head or a token that is not there
       throw ApiException.invalid(400, null, String.valueOf(e.getMessage()));
@@ -151,7 +153,7 @@ final class Workbench implements AutoCloseable {
     return answers.computeIfAbsent(
         HEADS,
         _ -> {
-          HeadSurvey survey = loupe.heads("");
+          HeadSurvey survey = loupe.heads(Request.text("").listener(unlessClosing()));
           JsonObject repeated = new JsonObject();
           repeated.add("ids", numbers(HeadSurvey.sequences(loupe).getFirst()));
           repeated.addProperty("length", survey.onRepeated().repeated());
@@ -177,6 +179,15 @@ final class Workbench implements AutoCloseable {
           json.add("heads", heads);
           return Exchange.GSON.toJson(json);
         });
+  }
+
+  private Request.Listener unlessClosing() {
+    return new Request.Listener() {
+      @Override
+      public boolean reading(int layersDone, int layers) {
+        return !closing;
+      }
+    };
   }
 
   private static JsonArray numbers(int[] values) {
@@ -466,6 +477,11 @@ final class Workbench implements AutoCloseable {
   void prepare() throws InterruptedException {
     Optional<String> _ = writer.example();
     String _ = runs.look(_ -> heads());
+  }
+
+  /** What takes long ends soon. */
+  void stop() {
+    closing = true;
   }
 
   @Override
