@@ -42,7 +42,7 @@ final class Sample {
     this.number = number;
     this.decoder = new StreamDecoder(tokenizer);
     this.stops = new StopStrings(request.stops);
-    this.promptLength = prompt.length;
+    this.promptLength = request.promptOf(prompt.length);
     this.logprobs = request.logprobs;
     this.ids = prompt.clone();
     this.length = prompt.length;
@@ -51,6 +51,7 @@ final class Sample {
     for (int id : prompt) {
       seen.set(id);
     }
+    text.append(tokenizer.decode(Arrays.copyOfRange(prompt, promptLength, prompt.length)));
   }
 
   /** Tokens so far, the prompt's included. */
@@ -80,6 +81,11 @@ final class Sample {
     odds.add(new Odds(d.logprob(id), d.rank(id), d.top(logprobs)));
   }
 
+  /** Natural log of the probability of the last token that was noted. */
+  private double lastLogprob() {
+    return odds.isEmpty() ? Double.NaN : odds.getLast().logprob;
+  }
+
   /** Appends a token that the model wrote, and tells the listener what text it completes. */
   void accept(int id, boolean endsText) {
     if (length == ids.length) {
@@ -88,6 +94,7 @@ final class Sample {
     ids[length++] = id;
     attention.tokens(id);
     seen.set(id);
+    listener.token(number, id, lastLogprob());
     if (endsText) {
       end(Finish.EOS);
       return;
@@ -154,7 +161,7 @@ final class Sample {
         timing);
   }
 
-  private List<Token> tokens() {
+  List<Token> tokens() {
     int[] all = ids(0, length);
     List<String> labels = Labels.of(tokenizer, all);
     List<CharSpan> spans = CharSpan.of(tokenizer, all);

@@ -1,5 +1,6 @@
 // The server's endpoints. A run that the server dropped is made again by its ids and asked for once
 // more; where the server is busy the page waits, and says so.
+import { state } from './state.js';
 
 export class ApiError extends Error {
   constructor(message, status = 0, code = null) {
@@ -23,10 +24,16 @@ export function remember(run) {
   made.set(run.id, bodyOf(run));
 }
 
-/** What to post for this very run. */
+/** What to post for this very run, or for one that differs from it in some fields. */
 export function bodyOf(run, change = {}) {
-  const body = { ids: run.tokens.map(t => t.id), prompt_length: run.prompt_length, tokens: 0, changes: run.changes,
-    n_head: run.n_head, mask: run.mask, ...change };
+  const { changes, n_head, mask } = { changes: run.changes, n_head: run.n_head, mask: run.mask, ...change };
+  const body = { ids: run.tokens.map(t => t.id), prompt_length: run.prompt_length, tokens: 0, ...change };
+  delete body.changes;
+  delete body.n_head;
+  delete body.mask;
+  if (changes.length) body.changes = changes;
+  if (n_head && n_head !== state.info.n_head) body.n_head = n_head;
+  if (mask === 'none') body.mask = mask;
   return body;
 }
 

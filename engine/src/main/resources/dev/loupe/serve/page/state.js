@@ -18,7 +18,8 @@ export const state = {
   changes: [], // heads chosen for ablation, as the API takes them; run or not yet
   rows: 0, // raised when rows arrived from the server
   palette: '', // 'light' or 'dark', as the page looks now
-  why: false, // the inspector tells why the token after the query was chosen
+  draft: null, // {tokens, prompt_length} of a run that is being made; the other views still show `run`
+  why: null, // the token whose choice the inspector explains, by row why - 1
   busy: null, // {what, done, of}
   error: null, // one sentence
 };
@@ -47,7 +48,7 @@ function flush() {
   frame = 0;
   const names = new Set(changed);
   changed.clear();
-  if (record !== 'none' && state.run) write(record === 'push');
+  if (record !== 'none' && state.run && state.info) write(record === 'push');
   record = 'none';
   for (const fn of subscribers) fn(state, names);
 }
