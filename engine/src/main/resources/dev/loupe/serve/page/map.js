@@ -175,7 +175,7 @@ function paint() {
     view.scale, view.row, view.column, view.width, view.height, view.left].join(' ');
   if (now !== drawn || arrived) {
     drawCells(of, scale);
-    drawLegend(ramp, box.clientWidth, Boolean(of.base), scale.largest, ratio());
+    ramps(of, scale.largest);
     drawn = now;
     arrived = false;
   }
@@ -292,6 +292,14 @@ function mark(g, labels, at, token, below) {
 }
 
 // ---- around the canvas
+
+let ramped = '';
+function ramps({ base }, largest) {
+  const now = [Boolean(base), largest, state.scale, state.palette, view.across].join(' ');
+  if (now === ramped) return;
+  ramped = now;
+  drawLegend(ramp, box.clientWidth, Boolean(base), largest, ratio());
+}
 
 function drawFoot() {
   const selection = shown();
