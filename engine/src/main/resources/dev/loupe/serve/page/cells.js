@@ -128,3 +128,25 @@ function colour(image, view, source, colours) {
     out.fill(mask, start + read, start + across);
   }
 }
+
+// ---- thumbnails
+
+const LAYERS_AT_ONCE = 4;
+/** Cells along a side of a thumbnail; fewer where there are many heads. */
+export const thumbSide = (info, run) => Math.min(info.n_layer * run.n_head > 256 ? 32 : 64, run.tokens.length);
+
+/** The path of the thumbnails of a layer and its neighbours. */
+export function thumbsPath(info, run, layer) {
+  const first = layer - layer % LAYERS_AT_ONCE, last = Math.min(info.n_layer, first + LAYERS_AT_ONCE) - 1;
+  return `/api/runs/${run.id}/thumbs?layers=${first}-${last}&side=${info.n_layer * run.n_head > 256 ? 32 : 64}`;
+}
+
+export const thumbStart = (run, layer, head, side) => (layer % LAYERS_AT_ONCE * run.n_head + head) * side * side;
+
+/** A head's thumbnail as a tile of the whole map, or null. */
+export function thumbnail(info, run, layer, head) {
+  const data = cached(thumbsPath(info, run, layer));
+  if (!data) return null;
+  const side = thumbSide(info, run), start = thumbStart(run, layer, head, side);
+  return { by: run.tokens.length / side, rows: side, columns: side, data: data.subarray(start, start + side * side) };
+}

@@ -28,6 +28,9 @@ export function cached(path) {
   return numbers;
 }
 
+/** Whether the numbers of a path have come. */
+export const here = path => cache.has(path);
+
 /** Why a path did not come, or null. */
 export const failed = path => failures.get(path) ?? null;
 
@@ -43,6 +46,23 @@ export function want(owner, paths) {
     }
   }
   start();
+}
+
+/** Fetches paths and answers when all are here; fails as the first that fails does. */
+export function fetchAll(owner, paths) {
+  return new Promise((resolve, reject) => {
+    const look = () => {
+      const wrong = paths.find(failed), done = paths.every(here);
+      if (!wrong && !done) return;
+      listeners.splice(listeners.indexOf(look), 1);
+      want(owner, []);
+      if (wrong) reject(new Error(failed(wrong)));
+      else resolve();
+    };
+    listeners.push(look);
+    want(owner, paths);
+    look();
+  });
 }
 
 /** Tries again what failed. */
@@ -88,8 +108,11 @@ function keep(path, numbers) {
 }
 
 function arrived(path) {
-  for (const fn of listeners) fn(path);
+  for (const fn of [...listeners]) fn(path);
 }
+
+/** The run that the shown one is compared with, where their maps may be subtracted. */
+export const beside = () => state.base && state.base.n_head === state.run.n_head && state.base.mask === state.run.mask ? state.base : null;
 
 // ---- rows
 

@@ -1,0 +1,243 @@
+// All heads at once: layers down, heads across, each a thumbnail with its role and, where one is chosen,
+// a statistic. The only place where a head is selected.
+import { html, render, nothing } from './lit-html.js';
+import { state, update, subscribe } from './state.js';
+import { beside, cached, failed, onArrival, retry, want } from './tiles.js';
+import { thumbSide, thumbStart, thumbsPath } from './cells.js';
+import { byteColours, colourAt, css, fill, inkOn, pixel } from './colour.js';
+import { readIds } from './runs.js';
+import { ROLES, SCORES, headName, short } from './words.js';
+
+/** Roles where there is no room for more; the key under the grid has the words. */
+const BADGES = { previous_token: 'prev', duplicate_token: 'dup', induction: 'ind', first_token: '1st', self: 'self' };
+const SLICE = 6; // milliseconds of drawing in a frame
+
+let root, ranked = false, toRead = [], drawing = false;
+const thumbs = new Map(); // head's name -> {canvas, drawn}
+
+export function mount(element) {
+  root = element;
+  root.addEventListener('keydown', key);
+  root.addEventListener('pointerleave', () => { if (state.hover && state.hover.query === undefined) update({ hover: null }, { history: 'none' }); });
+  onArrival(path => {
+    if (!path.includes('/thumbs?')) return;
+    drawThumbs();
+    if (failed(path)) draw();
+  });
+  const names = ['info', 'heads', 'run', 'stats', 'base', 'compare', 'layer', 'head', 'sort', 'onRepeated', 'gridOpen', 'scale', 'palette', 'view'];
+  subscribe((_, changed) => {
+    if (changed.has('sort')) ranked = state.sort !== 'place';
+    if (names.some(name => changed.has(name))) draw();
+    if (['run', 'base', 'scale', 'palette', 'info', 'gridOpen'].some(name => changed.has(name))) drawThumbs();
+  });
+}
+
+// ---- numbers
+
+/** What may be shown of heads: while comparing, how much each changed as well. */
+const scores = () => state.compare?.variation ? { changed: 'Changed, total variation', ...SCORES } : SCORES;
+
+/** A score of a head, or null where there is none. */
+function score(layer, head, of = state.sort) {
+  if (of === 'changed') return state.compare?.variation?.[layer]?.[head] ?? null;
+  if (state.onRepeated) return find(layer, head)?.scores?.[of] ?? null;
+  return state.stats?.scores?.[of]?.[layer]?.[head] ?? null;
+}
+
+let table = { of: null, heads: new Map() };
+function find(layer, head) {
+  if (table.of !== state.heads) {
+    table = { of: state.heads, heads: new Map((state.heads?.heads ?? []).map(h => [headName(h.layer, h.head), h])) };
+  }
+  return table.heads.get(headName(layer, head));
+}
+
+function allHeads() {
+  const heads = [];
+  for (let layer = 0; layer < state.info.n_layer; layer++) {
+    for (let head = 0; head < (state.run?.n_head ?? state.info.n_head); head++) heads.push({ layer, head });
+  }
+  return heads;
+}
+
+/** Four places at most, for a cell: .83, 12.4, <.01. */
+function tight(v) {
+  if (v === null) return '–';
+  if (v > 0 && v < 0.005) return '<.01';
+  return v < 9.995 ? v.toFixed(2).replace(/^0(?=\.)/, '') : v.toFixed(v < 99.95 ? 1 : 0);
+}
+
+// ---- thumbnails
+
+function canvasOf(layer, head) {
+  const id = headName(layer, head);
+  if (!thumbs.has(id)) {
+    const canvas = document.createElement('canvas');
+    canvas.setAttribute('aria-hidden', 'true');
+    thumbs.set(id, { canvas, layer, head, drawn: '' });
+  }
+  return thumbs.get(id).canvas;
+}
+
+/** Draws what has come, a few milliseconds a frame, so that the page answers meanwhile. */
+function drawThumbs() {
+  if (!state.run) return;
+  const paths = run => [...new Set(allHeads().map(({ layer }) => thumbsPath(state.info, run, layer)))];
+  want('grid', [...paths(state.run), ...(beside() ? paths(beside()) : [])]);
+  toRead = allHeads();
+  if (!drawing) {
+    drawing = true;
+    requestAnimationFrame(some);
+  }
+}
+
+function some() {
+  const end = performance.now() + SLICE;
+  const scale = state.scale === 'linear' ? 'linear' : 'sqrt', run = state.run, base = beside(), diverging = Boolean(base);
+  const colours = byteColours(diverging, scale, 1), mask = pixel(css('--mask'));
+  const key = [run.id, base?.id, scale, state.palette].join(' ');
+  while (toRead.length && performance.now() < end) {
+    const { layer, head } = toRead.shift();
+    canvasOf(layer, head);
+    const thumb = thumbs.get(headName(layer, head));
+    if (thumb.drawn !== key && drawThumb(thumb, run, base, colours, mask)) thumb.drawn = key;
+  }
+  drawing = toRead.length > 0;
+  if (drawing) requestAnimationFrame(some);
+}
+
+/** Each cell is the largest of its weights. A difference is that of the largest: quick, and it shows where to look. */
+function drawThumb({ canvas, layer, head }, run, base, colours, mask) {
+  const now = cached(thumbsPath(state.info, run, layer)), before = base && cached(thumbsPath(state.info, base, layer));
+  if (!now || (base && !before)) return false;
+  const side = thumbSide(state.info, run), from = thumbStart(run, layer, head, side);
+  canvas.width = canvas.height = side;
+  const image = new ImageData(side, side), out = new Uint32Array(image.data.buffer);
+  for (let row = 0, i = 0; row < side; row++) {
+    for (let column = 0; column < side; column++, i++) {
+      if (column > row && run.mask !== 'none') out[i] = mask;
+      else out[i] = colours[base ? difference(now[from + i], before[from + i]) : now[from + i]];
+    }
+  }
+  canvas.getContext('2d').putImageData(image, 0, 0);
+  return true;
+}
+/** The byte of a tile of differences, from two of weights. */
+function difference(a, b) {
+  const d = (a / 255) ** 2 - (b / 255) ** 2;
+  return Math.sign(d) * Math.round(127 * Math.sqrt(Math.abs(d))) & 255;
+}
+
+// ---- the grid
+
+function draw() {
+  if (!state.info || !state.run) {
+    render(html`<div class="skeleton grid-skeleton"></div>`, root);
+    return;
+  }
+  const heads = allHeads(), named = scores()[state.sort], largest = named ? Math.max(1e-9, ...heads.map(h => score(h.layer, h.head) ?? 0)) : 1;
+  const paths = heads.map(({ layer }) => thumbsPath(state.info, state.run, layer));
+  root.classList.toggle('open', state.gridOpen);
+  render(html`
+    <div class="grid-tools">
+      <label>Sort by <select @change=${e => update({ sort: e.target.value })}>
+        <option value="place" ?selected=${!named}>place</option>
+        ${Object.entries(scores()).map(([value, words]) => html`<option value=${value} ?selected=${state.sort === value}>${words}</option>`)}
+      </select></label>
+      ${named ? html`<button type="button" aria-pressed=${!ranked} @click=${() => { ranked = !ranked; draw(); }}>Grid</button>` : nothing}
+      <button type="button" aria-pressed=${state.gridOpen} title="m" @click=${() => update({ gridOpen: !state.gridOpen })}>${state.gridOpen ? 'Smaller' : 'Larger'}</button>
+    </div>
+    ${named ? heading(named, heads) : nothing}
+    ${paths.some(failed) ? html`<p class="muted">Some thumbnails did not come. <button type="button" class="link" @click=${retry}>Retry</button></p>` : nothing}
+    ${named && ranked ? list(heads, largest) : places(largest, named)}
+    ${footer()}`, root);
+  if (root.contains(document.activeElement) && document.activeElement.matches('.head')) {
+    root.querySelector('.head[tabindex="0"]')?.focus({ preventScroll: true });
+  }
+}
+
+function heading(named, heads) {
+  const measured = state.sort !== 'changed';
+  const best = heads.reduce((a, b) => (score(b.layer, b.head) ?? -1) > (score(a.layer, a.head) ?? -1) ? b : a);
+  const value = score(best.layer, best.head), threshold = state.info.threshold ?? 0.4;
+  return html`<p class="grid-heading"><b>${named}</b>
+    ${measured ? html`<button type="button" class="link" aria-pressed=${state.onRepeated} title="Show the other"
+      @click=${() => update({ onRepeated: !state.onRepeated })}>${state.onRepeated ? 'on repeated random tokens' : 'on this text'}</button>` : 'by the ablation, on this text'}
+    ${ROLES[state.sort] && value !== null && value < threshold
+      ? html`<span class="muted">No head above ${threshold}; strongest ${headName(best.layer, best.head)}: ${short(value)}.</span>` : nothing}
+    ${value === null ? html`<span class="muted">${state.onRepeated || state.stats ? 'There is none here.' : 'Counting…'}</span>` : nothing}</p>`;
+}
+
+const words = (layer, head) => {
+  const role = find(layer, head)?.role, named = scores()[state.sort], value = named ? score(layer, head) : null;
+  return `Head ${headName(layer, head)}${role ? `, ${ROLES[role][0]}` : ''}${value === null ? '' : `, ${named} ${short(value)}`}`;
+};
+
+/** One head as a button; `body` is what is in it. */
+function button(layer, head, body) {
+  const here = layer === state.layer && head === state.head;
+  return html`<button type="button" class="head" role="gridcell" data-layer=${layer} data-head=${head} aria-selected=${here}
+    tabindex=${here ? 0 : -1} aria-label=${words(layer, head)} title=${words(layer, head)}
+    @click=${() => update({ layer, head, hover: null }, { history: 'push' })}
+    @pointerenter=${e => { if (e.pointerType === 'mouse') update({ hover: here ? null : { layer, head } }, { history: 'none' }); }}>${body}</button>`;
+}
+
+/** A number on its colour. */
+function tinted(value, largest) {
+  const colour = value === null ? null : colourAt(Math.max(0, value) / largest);
+  return html`<span class="value" .style=${colour === null ? '' : `background:${fill(colour)};color:${inkOn(colour)}`}>${tight(value)}</span>`;
+}
+
+function places(largest, named) {
+  const heads = state.run.n_head, badges = state.heads?.heads.some(h => h.role);
+  return html`<div class="places" role="grid" aria-label="Heads" .style=${`--heads:${heads}`}>
+    <div role="row"><span role="columnheader" class="name"><span class="hidden">Layer</span></span>
+      ${Array.from({ length: heads }, (_, head) => html`<span role="columnheader" class="name">${head}</span>`)}</div>
+    ${Array.from({ length: state.info.n_layer }, (_, layer) => html`<div role="row">
+      <span role="rowheader" class="name">${layer}</span>
+      ${Array.from({ length: heads }, (_, head) => button(layer, head, html`${canvasOf(layer, head)}
+        ${badges ? html`<span class="badge">${BADGES[find(layer, head)?.role] ?? ''}</span>` : nothing}
+        ${named ? tinted(score(layer, head), largest) : nothing}`))}</div>`)}
+  </div>`;
+}
+
+function list(heads, largest) {
+  const by = h => score(h.layer, h.head) ?? -Infinity;
+  return html`<div class="ranks" role="grid" aria-label="Heads by ${scores()[state.sort]}">
+    ${heads.toSorted((a, b) => by(b) - by(a)).map(({ layer, head }) => {
+      const value = score(layer, head), role = find(layer, head)?.role;
+      return html`<div role="row">${button(layer, head, html`${canvasOf(layer, head)}
+        <b>${headName(layer, head)}</b><span class="role">${role ? ROLES[role][0] : ''}</span>
+        <span class="track"><span class="bar" .style=${`width:${100 * Math.max(0, value ?? 0) / largest}%`}></span></span>
+        <span class="number">${value === null ? '–' : short(value)}</span>`)}</div>`;
+    })}
+  </div>`;
+}
+
+/** What the badges and colours say, and the way to the text on which roles are measured. */
+function footer() {
+  const roles = Object.keys(BADGES).filter(role => state.heads?.heads.some(h => h.role === role));
+  const repeated = state.heads?.repeated?.ids;
+  return html`<div class="grid-foot muted">
+    ${beside() ? html`<p>Difference from the run before the changes: blue less, orange more.</p>` : nothing}
+    ${!(state.sort !== 'place' && ranked) && roles.length > 0
+      ? html`<p>${roles.map((role, i) => html`${i ? ', ' : ''}<b>${BADGES[role]}</b> ${ROLES[role][0]}`)}: on repeated random tokens.</p>` : nothing}
+    ${repeated ? html`<button type="button" class="link" @click=${() => readIds(repeated, { query: repeated.length - 1 })}>Show on repeated text</button>` : nothing}
+  </div>`;
+}
+
+/** Arrows move among heads, and select; the list goes up and down only. */
+function key(e) {
+  const from = e.target.closest('.head');
+  if (!from || e.shiftKey || e.ctrlKey || e.metaKey || e.altKey) return;
+  const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[e.key];
+  const all = [...root.querySelectorAll('.head')], place = all.indexOf(from);
+  const across = root.querySelector('.ranks') ? 1 : state.run.n_head, end = { Home: 0, End: all.length - 1 }[e.key];
+  if (!steps && end === undefined) return;
+  e.preventDefault();
+  e.stopPropagation();
+  const sideways = steps?.[1] ?? 0;
+  if (sideways && across > 1 && Math.floor((place + sideways) / across) !== Math.floor(place / across)) return;
+  const to = all[end ?? place + steps[0] * across + (across > 1 ? sideways : 0)];
+  if (to) update({ layer: Number(to.dataset.layer), head: Number(to.dataset.head), hover: null });
+}
