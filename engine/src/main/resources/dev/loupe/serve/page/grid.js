@@ -35,7 +35,8 @@ export function mount(element) {
 // ---- numbers
 
 /** What may be shown of heads: while comparing, how much each changed as well. */
-const scores = () => state.compare?.variation ? { changed: 'Changed, total variation', ...SCORES } : SCORES;
+const WITH_CHANGED = { changed: 'Change, total variation', ...SCORES };
+const scores = () => state.compare?.variation ? WITH_CHANGED : SCORES;
 
 /** A score of a head, or null where there is none. */
 function score(layer, head, of = state.sort) {
@@ -192,9 +193,9 @@ const words = (layer, head) => {
 
 /** One head as a button; `body` is what is in it. */
 function button(layer, head, body) {
-  const here = layer === state.layer && head === state.head;
+  const here = layer === state.layer && head === state.head, name = words(layer, head);
   return html`<button type="button" class="head" role="gridcell" data-layer=${layer} data-head=${head} aria-selected=${here}
-    tabindex=${here ? 0 : -1} aria-label=${words(layer, head)} title=${words(layer, head)}
+    tabindex=${here ? 0 : -1} aria-label=${name} title=${name}
     @click=${() => update({ layer, head, hover: null }, { history: 'push' })}
     @pointerenter=${e => { if (e.pointerType === 'mouse') update({ hover: here ? null : { layer, head } }, { history: 'none' }); }}>${body}</button>`;
 }

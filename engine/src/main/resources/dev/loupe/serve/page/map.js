@@ -305,7 +305,7 @@ function drawFoot() {
   const selection = shown();
   box.setAttribute('aria-label', `Head ${headName(selection.layer, selection.head)}. ${sentence(selection)}`);
   render(html`
-    <div class="map-line"><p class="readout">${readout(selection)}</p>
+    <div class=${`map-line${beside() ? ' two' : ''}`}><p class="readout">${readout(selection)}</p>
       <span class="together" role="group" aria-label="Zoom">
         <button type="button" aria-label="Zoom out" ?disabled=${!view.zoomed} @click=${() => zoomToSelection(1 / 1.6)}>−</button>
         <button type="button" aria-label="Zoom in" ?disabled=${view.wish >= MOST * ratio()} @click=${() => zoomToSelection(1.6)}>+</button>
