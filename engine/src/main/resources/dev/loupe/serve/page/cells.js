@@ -131,7 +131,7 @@ function colour(image, view, source, colours) {
 
 // ---- thumbnails
 
-const LAYERS_AT_ONCE = 4;
+export const LAYERS_AT_ONCE = 4;
 /** Cells along a side of a thumbnail; fewer where there are many heads. */
 export const thumbSide = (info, run) => Math.min(info.n_layer * run.n_head > 256 ? 32 : 64, run.tokens.length);
 

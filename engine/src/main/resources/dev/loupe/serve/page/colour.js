@@ -61,8 +61,13 @@ export const RANKS = {
   true: Uint8Array.from({ length: 256 }, (_, byte) => Math.abs(byte << 24 >> 24)),
 };
 
-/** A colour of the style sheet by its variable. */
-export const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const variables = new Map();
+/** A colour of the style sheet by its variable; kept, as asking makes the browser settle the page's styles. */
+export function css(name) {
+  const key = theme() + name;
+  if (!variables.has(key)) variables.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return variables.get(key);
+}
 /** #rrggbb as a pixel. */
 export function pixel(colour) {
   const n = parseInt(colour.slice(1), 16);

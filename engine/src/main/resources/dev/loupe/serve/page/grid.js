@@ -2,22 +2,22 @@
 // a statistic. The only place where a head is selected.
 import { html, render, nothing } from './lit-html.js';
 import { state, update, subscribe } from './state.js';
-import { beside, cached, failed, onArrival, retry, want } from './tiles.js';
-import { thumbSide, thumbStart, thumbsPath } from './cells.js';
-import { byteColours, colourAt, css, fill, inkOn, pixel } from './colour.js';
+import { beside, cached, failed, here, onArrival, retry, want } from './tiles.js';
+import { LAYERS_AT_ONCE, thumbSide, thumbStart, thumbsPath } from './cells.js';
+import { RANKS, byteColours, colourAt, css, fill, inkOn, pixel } from './colour.js';
 import { readIds } from './runs.js';
 import { ROLES, SCORES, headName, short } from './words.js';
 
 /** Roles where there is no room for more; the key under the grid has the words. */
 const BADGES = { previous_token: 'prev', duplicate_token: 'dup', induction: 'ind', first_token: '1st', self: 'self' };
-const SLICE = 6; // milliseconds of drawing in a frame
 
-let root, ranked = false, toRead = [], drawing = false;
-const thumbs = new Map(); // head's name -> {canvas, drawn}
+let root, ranked = false, drawing = false;
+const sheets = new Map(); // first layer -> a picture of its thumbnails and those of the layers that come with it
 
 export function mount(element) {
   root = element;
   root.addEventListener('keydown', key);
+  new ResizeObserver(drawThumbs).observe(root);
   root.addEventListener('pointerleave', () => { if (state.hover && state.hover.query === undefined) update({ hover: null }, { history: 'none' }); });
   onArrival(path => {
     if (!path.includes('/thumbs?')) return;
@@ -69,58 +69,75 @@ function tight(v) {
 
 // ---- thumbnails
 
-function canvasOf(layer, head) {
-  const id = headName(layer, head);
-  if (!thumbs.has(id)) {
-    const canvas = document.createElement('canvas');
-    canvas.setAttribute('aria-hidden', 'true');
-    thumbs.set(id, { canvas, layer, head, drawn: '' });
-  }
-  return thumbs.get(id).canvas;
-}
-
-/** Draws what has come, a few milliseconds a frame, so that the page answers meanwhile. */
+/** Draws the sheets that lack or are out of date, one a frame, so that the page answers meanwhile. */
 function drawThumbs() {
-  if (!state.run) return;
-  const paths = run => [...new Set(allHeads().map(({ layer }) => thumbsPath(state.info, run, layer)))];
+  if (!state.run || !state.info) return;
+  const layers = Array.from({ length: state.info.n_layer }, (_, layer) => layer);
+  const paths = run => [...new Set(layers.map(layer => thumbsPath(state.info, run, layer)))];
   want('grid', [...paths(state.run), ...(beside() ? paths(beside()) : [])]);
-  toRead = allHeads();
-  if (!drawing) {
-    drawing = true;
-    requestAnimationFrame(some);
-  }
+  if (drawing) return;
+  const side = Math.max(1, Math.min(thumbSide(state.info, state.run), Math.round(thumbWidth() * (window.devicePixelRatio || 1))));
+  const key = [state.run.id, beside()?.id, scale(), state.palette, side].join(' ');
+  const first = layers.find(layer => layer % LAYERS_AT_ONCE === 0 && sheets.get(layer)?.key !== key && hasCome(layer));
+  if (first === undefined) return;
+  drawing = true;
+  requestAnimationFrame(async () => {
+    await drawSheet(first, key, side);
+    drawing = false;
+    draw();
+    drawThumbs();
+  });
 }
+const scale = () => state.scale === 'linear' ? 'linear' : 'sqrt'; // one range for all heads
+const thumbWidth = () => root.querySelector('.thumb')?.clientWidth || 24;
+const hasCome = layer => here(thumbsPath(state.info, state.run, layer)) && (!beside() || here(thumbsPath(state.info, beside(), layer)));
 
-function some() {
-  const end = performance.now() + SLICE;
-  const scale = state.scale === 'linear' ? 'linear' : 'sqrt', run = state.run, base = beside(), diverging = Boolean(base);
-  const colours = byteColours(diverging, scale, 1), mask = pixel(css('--mask'));
-  const key = [run.id, base?.id, scale, state.palette].join(' ');
-  while (toRead.length && performance.now() < end) {
-    const { layer, head } = toRead.shift();
-    canvasOf(layer, head);
-    const thumb = thumbs.get(headName(layer, head));
-    if (thumb.drawn !== key && drawThumb(thumb, run, base, colours, mask)) thumb.drawn = key;
-  }
-  drawing = toRead.length > 0;
-  if (drawing) requestAnimationFrame(some);
-}
-
-/** Each cell is the largest of its weights. A difference is that of the largest: quick, and it shows where to look. */
-function drawThumb({ canvas, layer, head }, run, base, colours, mask) {
-  const now = cached(thumbsPath(state.info, run, layer)), before = base && cached(thumbsPath(state.info, base, layer));
-  if (!now || (base && !before)) return false;
-  const side = thumbSide(state.info, run), from = thumbStart(run, layer, head, side);
-  canvas.width = canvas.height = side;
-  const image = new ImageData(side, side), out = new Uint32Array(image.data.buffer);
-  for (let row = 0, i = 0; row < side; row++) {
-    for (let column = 0; column < side; column++, i++) {
-      if (column > row && run.mask !== 'none') out[i] = mask;
-      else out[i] = colours[base ? difference(now[from + i], before[from + i]) : now[from + i]];
+/**
+ * One picture of some layers' thumbnails, at the size at which they are shown: a canvas each would be a
+ * layer each for the browser to put together in every frame.
+ */
+async function drawSheet(first, key, side) {
+  const { run } = state, base = beside(), layers = Math.min(LAYERS_AT_ONCE, state.info.n_layer - first);
+  const canvas = document.createElement('canvas');
+  canvas.width = run.n_head * side;
+  canvas.height = layers * side;
+  const image = new ImageData(canvas.width, canvas.height), out = new Uint32Array(image.data.buffer);
+  const colours = byteColours(Boolean(base), scale(), 1);
+  for (let layer = first; layer < first + layers; layer++) {
+    for (let head = 0; head < run.n_head; head++) {
+      drawThumb(out, (layer - first) * side * canvas.width + head * side, canvas.width, side, layer, head, run, base, colours);
     }
   }
   canvas.getContext('2d').putImageData(image, 0, 0);
-  return true;
+  const url = URL.createObjectURL(await new Promise(resolve => canvas.toBlob(resolve))), picture = new Image();
+  picture.src = url;
+  await picture.decode(); // so that nothing flashes when it is shown
+  if (sheets.has(first)) URL.revokeObjectURL(sheets.get(first).url);
+  sheets.set(first, { key, url, layers, picture });
+}
+
+/** A pixel is the largest of the cells under it. A difference is that of the largest: quick, and it shows where to look. */
+function drawThumb(out, start, width, side, layer, head, run, base, colours) {
+  const now = cached(thumbsPath(state.info, run, layer)), before = base && cached(thumbsPath(state.info, base, layer));
+  const cells = thumbSide(state.info, run), from = thumbStart(run, layer, head, cells), mask = pixel(css('--mask')), ranks = RANKS[Boolean(base)];
+  for (let y = 0; y < side; y++) {
+    const top = Math.floor(y * cells / side), bottom = Math.max(top + 1, Math.floor((y + 1) * cells / side));
+    for (let x = 0; x < side; x++) {
+      const left = Math.floor(x * cells / side), right = Math.max(left + 1, Math.floor((x + 1) * cells / side));
+      if (left >= bottom && run.mask !== 'none') {
+        out[start + y * width + x] = mask;
+        continue;
+      }
+      let best = 0;
+      for (let row = top; row < bottom; row++) {
+        for (let i = from + row * cells + left; i < from + row * cells + right; i++) {
+          const byte = base ? difference(now[i], before[i]) : now[i];
+          if (ranks[byte] > ranks[best]) best = byte;
+        }
+      }
+      out[start + y * width + x] = colours[best];
+    }
+  }
 }
 /** The byte of a tile of differences, from two of weights. */
 function difference(a, b) {
@@ -182,6 +199,14 @@ function button(layer, head, body) {
     @pointerenter=${e => { if (e.pointerType === 'mouse') update({ hover: here ? null : { layer, head } }, { history: 'none' }); }}>${body}</button>`;
 }
 
+/** A head's part of its sheet. */
+function thumb(layer, head) {
+  const first = layer - layer % LAYERS_AT_ONCE, sheet = sheets.get(first), heads = state.run.n_head;
+  const part = (at, of) => of > 1 ? 100 * at / (of - 1) : 0;
+  return html`<span class="thumb" .style=${sheet ? `background-image:url(${sheet.url});background-size:${100 * heads}% ${100 * sheet.layers}%;`
+    + `background-position:${part(head, heads)}% ${part(layer - first, sheet.layers)}%` : ''}></span>`;
+}
+
 /** A number on its colour. */
 function tinted(value, largest) {
   const colour = value === null ? null : colourAt(Math.max(0, value) / largest);
@@ -195,7 +220,7 @@ function places(largest, named) {
       ${Array.from({ length: heads }, (_, head) => html`<span role="columnheader" class="name">${head}</span>`)}</div>
     ${Array.from({ length: state.info.n_layer }, (_, layer) => html`<div role="row">
       <span role="rowheader" class="name">${layer}</span>
-      ${Array.from({ length: heads }, (_, head) => button(layer, head, html`${canvasOf(layer, head)}
+      ${Array.from({ length: heads }, (_, head) => button(layer, head, html`${thumb(layer, head)}
         ${badges ? html`<span class="badge">${BADGES[find(layer, head)?.role] ?? ''}</span>` : nothing}
         ${named ? tinted(score(layer, head), largest) : nothing}`))}</div>`)}
   </div>`;
@@ -206,7 +231,7 @@ function list(heads, largest) {
   return html`<div class="ranks" role="grid" aria-label="Heads by ${scores()[state.sort]}">
     ${heads.toSorted((a, b) => by(b) - by(a)).map(({ layer, head }) => {
       const value = score(layer, head), role = find(layer, head)?.role;
-      return html`<div role="row">${button(layer, head, html`${canvasOf(layer, head)}
+      return html`<div role="row">${button(layer, head, html`${thumb(layer, head)}
         <b>${headName(layer, head)}</b><span class="role">${role ? ROLES[role][0] : ''}</span>
         <span class="track"><span class="bar" .style=${`width:${100 * Math.max(0, value ?? 0) / largest}%`}></span></span>
         <span class="number">${value === null ? '–' : short(value)}</span>`)}</div>`;

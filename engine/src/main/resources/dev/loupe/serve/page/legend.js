@@ -3,7 +3,7 @@ import { state } from './state.js';
 import { colourAt, css, fill, position } from './colour.js';
 import { minus, short } from './words.js';
 
-const HEIGHT = 34, BAR = 12, INSET = 6;
+const WIDEST = 440, HEIGHT = 34, BAR = 12, INSET = 6;
 
 /** Where numbers stand on a ramp 0 to 1, and which. */
 export function ticks(diverging, largest) {
@@ -14,11 +14,9 @@ export function ticks(diverging, largest) {
 }
 const number = v => state.scale === 'head' && v !== 0 ? (v < 0 ? '-' : '') + short(Math.abs(v)) : String(v);
 
-export function drawLegend(canvas, diverging, largest, d) {
-  const width = Math.round(canvas.clientWidth * d), height = Math.round(HEIGHT * d);
-  const key = [diverging, largest, state.scale, state.palette, width].join(' ');
-  if (!width || canvas.dataset.drawn === key) return;
-  canvas.dataset.drawn = key;
+/** Draws the ramp; room is CSS pixels that are there for it. */
+export function drawLegend(canvas, room, diverging, largest, d) {
+  const width = Math.round(Math.min(WIDEST, room) * d), height = Math.round(HEIGHT * d);
   canvas.width = width;
   canvas.height = height;
   const g = canvas.getContext('2d'), inset = INSET * d, length = width - 2 * inset;

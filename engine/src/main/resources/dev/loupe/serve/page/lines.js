@@ -39,11 +39,10 @@ export function mount(element) {
     const at = tokenAt(e);
     if (at) update({ ...(at.query === undefined ? { key: at.key } : { query: at.query, key: -1 }), hover: null }, { history: 'push' });
   });
-  let width = 0;
   new ResizeObserver(() => {
     const appeared = width === 0;
-    width = box.clientWidth;
-    if (!state.run || !width) return;
+    if (!box.clientWidth) width = 0;
+    if (!state.run || !box.clientWidth) return;
     if (appeared) reveal();
     draw();
   }).observe(box);
@@ -70,29 +69,32 @@ function follow() {
 
 // ---- geometry, CSS pixels
 
+let top = 0, width = 0, height = 0; // read once a drawing, as reading may make the browser lay out
 const columns = () => {
-  const width = box.clientWidth, text = Math.min(150, width * 0.28);
-  return { width, left: text + 6, right: width - text - 6, text };
+  const text = Math.min(150, width * 0.28);
+  return { left: text + 6, right: width - text - 6, text };
 };
-const yOf = token => EDGE + token * ROW + ROW / 2 - box.scrollTop;
+const yOf = token => EDGE + token * ROW + ROW / 2 - top;
 const inView = () => {
-  const height = box.clientHeight - 2 * EDGE;
-  return [Math.max(0, Math.ceil((box.scrollTop - ROW / 2) / ROW)), Math.min(state.step, Math.ceil((box.scrollTop + height - ROW / 2) / ROW))];
+  return [Math.max(0, Math.ceil((top - ROW / 2) / ROW)), Math.min(state.step, Math.ceil((top + height - 2 * EDGE - ROW / 2) / ROW))];
 };
 
 function reveal() {
   size();
-  const height = box.clientHeight - 2 * EDGE;
+  const inside = height - 2 * EDGE;
   if (yOf(state.query) < EDGE + ROW / 2) box.scrollTop = state.query * ROW;
-  if (yOf(state.query) > EDGE + height - ROW / 2) box.scrollTop = (state.query + 1) * ROW - height;
+  else if (yOf(state.query) > EDGE + inside - ROW / 2) box.scrollTop = (state.query + 1) * ROW - inside;
 }
 
 function size() {
-  const height = state.run.tokens.length * ROW + 2 * EDGE, most = Math.max(320, innerHeight - 250);
-  box.style.height = `${Math.min(height, most)}px`;
-  space.style.height = `${height}px`;
-  const d = window.devicePixelRatio || 1, w = Math.round(box.clientWidth * d), h = Math.round(box.clientHeight * d);
-  canvas.style.height = `${box.clientHeight}px`;
+  const all = state.run.tokens.length * ROW + 2 * EDGE, shown = Math.min(all, Math.max(320, innerHeight - 250));
+  box.style.height = `${shown + 2}px`; // with its border
+  space.style.height = `${all}px`;
+  width = box.clientWidth;
+  height = box.clientHeight;
+  top = box.scrollTop;
+  const d = window.devicePixelRatio || 1, w = Math.round(width * d), h = Math.round(height * d);
+  canvas.style.height = `${height}px`;
   if (canvas.width !== w || canvas.height !== h) {
     canvas.width = w;
     canvas.height = h;
@@ -136,11 +138,9 @@ function segments() {
         waiting++;
         continue;
       }
-      mass += total(row, q);
-      for (const key of topKeys(row, PER_ROW, q)) {
-        if (!(row[key] >= LEAST)) break;
-        segments.push({ query: q, key, head, weight: row[key] });
-      }
+      const { sum, largest } = summary(row, head, q);
+      mass += sum;
+      segments.push(...largest);
     }
   }
   want('lines', rows);
@@ -158,25 +158,33 @@ function peek(head, query, missing) {
   }
   return rowOf(state.layer, head, query);
 }
-/** What a row has to give: all of it, less the first token where that is left out. */
-function total(row, query) {
-  let sum = 0;
-  for (let key = state.ignoreFirst && query > 0 ? 1 : 0; key < row.length; key++) sum += row[key];
-  return sum;
+
+const summaries = new Map();
+/** What a row has to give, less the first token where that is left out, and its lines; kept while one scrolls. */
+function summary(row, head, query) {
+  const id = [state.run.id, state.layer, head, query, state.ignoreFirst, state.step].join(' ');
+  if (!summaries.has(id)) {
+    if (summaries.size > 20_000) summaries.clear();
+    let sum = 0;
+    for (let key = state.ignoreFirst && query > 0 ? 1 : 0; key < row.length; key++) sum += row[key];
+    const largest = topKeys(row, PER_ROW, query).filter(key => row[key] >= LEAST).map(key => ({ query, key, head, weight: row[key] }));
+    summaries.set(id, { sum, largest });
+  }
+  return summaries.get(id);
 }
 
 function draw() {
-  const d = size(), g = canvas.getContext('2d'), found = segments(), { width, left, right, text } = columns();
+  const d = size(), g = canvas.getContext('2d'), found = segments(), { left, right, text } = columns();
   g.setTransform(d, 0, 0, d, 0, 0);
-  g.clearRect(0, 0, width, box.clientHeight);
+  g.clearRect(0, 0, width, height);
   g.save();
   g.beginPath();
-  g.rect(0, EDGE, width, box.clientHeight - 2 * EDGE);
+  g.rect(0, EDGE, width, height - 2 * EDGE);
   g.clip();
   drawSegments(g, found.segments, left, right);
-  drawTokens(g, text, width);
+  drawTokens(g, text);
   g.restore();
-  drawStubs(g, found.segments, right, width);
+  drawStubs(g, found.segments);
   drawTools();
   drawFoot(found);
 }
@@ -209,7 +217,7 @@ function drawSegments(g, segments, left, right) {
   g.setLineDash([]);
 }
 
-function drawTokens(g, text, width) {
+function drawTokens(g, text) {
   const { query, key } = shown(), [first, end] = inView();
   g.font = FONT;
   g.textBaseline = 'middle';
@@ -244,10 +252,10 @@ function drawTokens(g, text, width) {
 }
 
 /** Keys out of view are counted, with what they are read: ▲ 3, 0.21. */
-function drawStubs(g, segments, right, width) {
+function drawStubs(g, segments) {
   const out = { up: { keys: new Set(), mass: 0 }, down: { keys: new Set(), mass: 0 } };
   for (const { key, weight } of segments) {
-    const y = yOf(key), to = y < EDGE ? out.up : y > box.clientHeight - EDGE ? out.down : null;
+    const y = yOf(key), to = y < EDGE ? out.up : y > height - EDGE ? out.down : null;
     to?.keys.add(key);
     if (to) to.mass += weight;
   }
@@ -257,11 +265,11 @@ function drawStubs(g, segments, right, width) {
   g.fillStyle = css('--text');
   const say = ({ keys, mass }, arrow, y) => { if (keys.size) g.fillText(`${arrow} ${keys.size}, ${brief(mass)}`, width - 8, y); };
   say(out.up, '▲', EDGE / 2);
-  say(out.down, '▼', box.clientHeight - EDGE / 2);
+  say(out.down, '▼', height - EDGE / 2);
   const { query } = shown(), y = yOf(query);
   g.textAlign = 'left';
   if (!every && y < EDGE) g.fillText(`▲ ${label(state.run.tokens[query])} ${query}`, 4, EDGE / 2);
-  if (!every && y > box.clientHeight - EDGE) g.fillText(`▼ ${label(state.run.tokens[query])} ${query}`, 4, box.clientHeight - EDGE / 2);
+  if (!every && y > height - EDGE) g.fillText(`▼ ${label(state.run.tokens[query])} ${query}`, 4, height - EDGE / 2);
 }
 
 // ---- around the canvas

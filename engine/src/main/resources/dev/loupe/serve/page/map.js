@@ -175,11 +175,12 @@ function paint() {
     view.scale, view.row, view.column, view.width, view.height, view.left].join(' ');
   if (now !== drawn || arrived) {
     drawCells(of, scale);
+    ramps(of, scale.largest);
     drawn = now;
     arrived = false;
   }
   drawMarks();
-  drawFoot(scale);
+  drawFoot();
 }
 
 function drawCells(of, { path, colours }) {
@@ -292,7 +293,15 @@ function mark(g, labels, at, token, below) {
 
 // ---- around the canvas
 
-function drawFoot(scale) {
+let ramped = '';
+function ramps({ base }, largest) {
+  const now = [Boolean(base), largest, state.scale, state.palette, view.across].join(' ');
+  if (now === ramped) return;
+  ramped = now;
+  drawLegend(ramp, box.clientWidth, Boolean(base), largest, ratio());
+}
+
+function drawFoot() {
   const selection = shown();
   box.setAttribute('aria-label', `Head ${headName(selection.layer, selection.head)}. ${sentence(selection)}`);
   render(html`
@@ -303,7 +312,6 @@ function drawFoot(scale) {
         <button type="button" ?disabled=${!view.zoomed} @click=${fit}>Fit</button></span></div>
     ${ramp}
     <p class="muted">${legendWords(Boolean(beside()), view.scale)}</p>`, foot);
-  drawLegend(ramp, Boolean(beside()), scale.largest, ratio());
 }
 
 function readout({ layer, head, query, key, row }) {
@@ -315,10 +323,15 @@ function readout({ layer, head, query, key, row }) {
 
 // ---- input
 
-/** The query and key under the pointer; where a pixel is more than one, those of the largest weight. */
-function cellAt(e) {
-  const bounds = box.getBoundingClientRect(), d = ratio(), { run } = state;
-  const x = Math.floor((e.clientX - bounds.left) * d) - view.left, y = Math.floor((e.clientY - bounds.top) * d) - view.top;
+/** Where in the plot a pointer is, in device pixels. */
+function placeOf(e) {
+  const bounds = box.getBoundingClientRect();
+  return [Math.floor((e.clientX - bounds.left) * ratio()) - view.left, Math.floor((e.clientY - bounds.top) * ratio()) - view.top];
+}
+
+/** The query and key at a place; where a pixel is more than one, those of the largest weight. */
+function cellAt([x, y]) {
+  const { run } = state;
   if (x < 0 || y < 0 || x >= view.width || y >= view.height) return null;
   const range = (from, p) => {
     const first = Math.floor(from + p / view.scale + 1e-6);
@@ -336,8 +349,8 @@ function cellAt(e) {
   return best && { query: best.query, key: best.key };
 }
 
-function preview(e) {
-  const cell = e && cellAt(e);
+function preview(place) {
+  const cell = place && cellAt(place);
   if (cell?.query === state.hover?.query && cell?.key === state.hover?.key) return;
   update({ hover: cell }, { history: 'none' });
 }
@@ -345,10 +358,6 @@ function preview(e) {
 function listen() {
   const fingers = new Map();
   let drag = null;
-  const at = e => {
-    const bounds = box.getBoundingClientRect();
-    return [(e.clientX - bounds.left) * ratio() - view.left, (e.clientY - bounds.top) * ratio() - view.top];
-  };
   const spreadOf = () => {
     const [a, b] = [...fingers.values()];
     return { far: Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY), middle: { clientX: (a.clientX + b.clientX) / 2, clientY: (a.clientY + b.clientY) / 2 } };
@@ -364,7 +373,7 @@ function listen() {
       const before = spreadOf();
       fingers.set(e.pointerId, e);
       const after = spreadOf();
-      zoom(after.far / Math.max(1, before.far), ...at(after.middle));
+      zoom(after.far / Math.max(1, before.far), ...placeOf(after.middle));
       return;
     }
     if (drag && fingers.has(e.pointerId)) {
@@ -383,11 +392,11 @@ function listen() {
       }
     }
     if (e.pointerType !== 'mouse') return;
-    pointer = e;
-    preview(e);
+    pointer = placeOf(e);
+    preview(pointer);
   });
   const up = e => {
-    const cell = drag && !drag.moved && e.type === 'pointerup' && fingers.has(e.pointerId) ? cellAt(e) : null;
+    const cell = drag && !drag.moved && e.type === 'pointerup' && fingers.has(e.pointerId) ? cellAt(placeOf(e)) : null;
     fingers.delete(e.pointerId);
     drag = null;
     if (cell) update({ ...cell, hover: null }, { history: 'push' });
@@ -402,7 +411,7 @@ function listen() {
     if (!state.run || (e.deltaY > 0 && !view.zoomed)) return; // the whole map is shown: the page scrolls
     e.preventDefault();
     const lines = e.deltaMode === 1 ? 24 : 1;
-    zoom(Math.exp(-Math.max(-80, Math.min(e.deltaY * lines, 80)) * (e.ctrlKey ? 0.01 : 0.004)), ...at(e));
+    zoom(Math.exp(-Math.max(-80, Math.min(e.deltaY * lines, 80)) * (e.ctrlKey ? 0.01 : 0.004)), ...placeOf(e));
   }, { passive: false });
   box.addEventListener('dblclick', fit);
   box.addEventListener('keydown', e => {
