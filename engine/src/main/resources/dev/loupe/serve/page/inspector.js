@@ -120,10 +120,10 @@ function ofHead({ layer, head }) {
       : !own ? nothing
       : own.role ? html`<p>${ROLES[own.role][0]}: ${ROLES[own.role][1]}, ${short(own.scores[own.role])} of its attention on repeated random tokens.</p>`
       : html`<p>No role above ${state.info.threshold}${strongest(own)}</p>`}
-    <table><thead><tr><th scope="col">Score</th><th scope="col" class="number">on this text</th><th scope="col" class="number">on repeated random tokens</th></tr></thead>
+    <table class="scores"><thead><tr><th scope="col">Score</th><th scope="col" class="number">on this text</th><th scope="col" class="number">on repeated tokens</th></tr></thead>
       <tbody>${Object.entries(SCORES).map(([key, title]) => html`<tr><th scope="row">${title}</th>
         <td class="number">${value(here?.[key]?.[layer]?.[head])}</td><td class="number">${value(own?.scores[key])}</td></tr>`)}</tbody></table>
-    ${noHead('induction')}
+    ${['induction', 'previous_token', 'duplicate_token'].map(noHead)}
     <div class="buttons"><button type="button" ?disabled=${!state.heads} @click=${showRepeated}>Show on repeated text</button></div>
   </section>`;
 }
@@ -138,11 +138,11 @@ function noHead(role) {
   const heads = state.heads?.heads;
   if (!heads || heads.some(h => h.role === role)) return nothing;
   const best = heads.reduce((a, b) => (b.scores[role] ?? -1) > (a.scores[role] ?? -1) ? b : a);
-  return html`<p class="muted">${SCORES[role]}: no head above ${state.info.threshold}; strongest ${headName(best.layer, best.head)}: ${brief(best.scores[role])}.</p>`;
+  return html`<p class="muted">${SCORES[role]}: No head above ${state.info.threshold}; strongest ${headName(best.layer, best.head)}: ${brief(best.scores[role])}.</p>`;
 }
 
-/** The repeated random tokens, with the strongest induction head, or the open one where that is it. */
-export function showRepeated() {
+/** The open head on a text of random tokens, read twice. */
+function showRepeated() {
   const { layer, head } = state;
   update({ onRepeated: true });
   readIds(state.heads.repeated.ids, { layer, head });
@@ -165,7 +165,7 @@ export function compare() {
   else compareWith({ changes: state.changes });
 }
 
-const changeWords = c => `${headName(c.layer, c.head)}, ${c.mean ? 'to its mean' : c.factor === 0 ? 'to zero' : `times ${c.factor}`}`;
+const changeWords = c => `${headName(c.layer, c.head)} is ${c.mean ? 'its mean' : c.factor === 0 ? 'zero' : `times ${c.factor}`}`;
 
 function ablation() {
   const { changes, run, layer, head } = state, busy = state.busy !== null;
@@ -195,7 +195,7 @@ function comparison({ layer, head, query }) {
   if (!base) return nothing;
   const what = run.mask === 'none' ? 'every token sees the later ones too'
     : run.n_head !== base.n_head ? `cut into ${run.n_head} heads a layer instead of ${base.n_head}`
-    : `without ${run.changes.map(changeWords).join('; ')}`;
+    : `head ${run.changes.map(changeWords).join('; ')}`;
   const deltas = run.tokens.map((_, i) => deltaOf(i)).filter(d => d !== null);
   const far = state.compare.divergences.map((kl, i) => [kl, i]).sort((a, b) => b[0] - a[0]).slice(0, 3);
   const moved = (state.compare.variation ?? []).flatMap((heads, l) => heads.map((v, h) => [v, l, h])).sort((a, b) => b[0] - a[0]).slice(0, 3);

@@ -1,7 +1,6 @@
 // What the model would say after each layer, and which parts of it push a token up or down.
 import { html, render } from './lit-html.js';
 import { getJson } from './api.js';
-import { rankWords } from './ribbon.js';
 import { state, subscribe, update } from './state.js';
 import { count, headName, label, mark, short, signed, tokenWords } from './words.js';
 
@@ -71,16 +70,16 @@ function table(run, lens) {
   const { query } = state, next = run.tokens[query + 1];
   const most = Math.max(...headsByPush(lens).map(h => Math.abs(h.adds)), ...lens.adds.mlps.map(Math.abs), 1e-9);
   return html`
-    <table>
+    <table class="layers">
       <caption>What the model would say after ${tokenWords(query)}, layer by layer, after the final layer norm.
         ${next ? 'Boxed: the token that followed, ' : 'Boxed: the likeliest token, '}${mark(lens.target.label)}.${state.base ? ' Of the model as it is.' : ''}</caption>
-      <thead><tr><th scope="col">After</th>${[1, 2, 3, 4, 5].map(n => html`<th scope="col">${n}</th>`)}<th scope="col" class="number">${mark(lens.target.label)}</th></tr></thead>
+      <thead><tr><th scope="col">After</th>${[1, 2, 3, 4, 5].map(n => html`<th scope="col">choice ${n}</th>`)}</tr></thead>
       <tbody>${lens.layers.map((layer, i) => html`<tr>
-        <th scope="row">${i === 0 ? 'embedding' : `layer ${i - 1}`}</th>
+        <th scope="row">${i === 0 ? 'embedding' : `layer ${i - 1}`}<br>
+          <small>${mark(lens.target.label)} rank ${count(layer.rank + 1)}<br>p ${short(Math.exp(layer.logprob))}</small></th>
         ${layer.top.map(t => html`<td><div class="cell ${t.id === lens.target.id ? 'target' : ''}">
-          <span>${mark(label(t))} <small>${short(Math.exp(t.logprob))}</small></span>
-          <i class="bar" .style=${`width: ${100 * Math.exp(t.logprob)}%`}></i></div></td>`)}
-        <td class="number">${rankWords(layer.rank)}<br><small class="muted">p ${short(Math.exp(layer.logprob))}</small></td></tr>`)}</tbody>
+          ${mark(label(t))}<small>${short(Math.exp(t.logprob))}</small>
+          <i class="bar" .style=${`width: ${100 * Math.exp(t.logprob)}%`}></i></div></td>`)}</tr>`)}</tbody>
     </table>
     <h3>What each head adds to the logit of ${mark(lens.target.label)}</h3>
     <table class="pushes">

@@ -50,14 +50,16 @@ $('copy').addEventListener('click', async () => {
 $('ask-help').addEventListener('click', () => openHelp($('help')));
 
 const VIEWS = [['map', 'Map'], ['lines', 'Lines'], ['lens', 'Lens']];
-const SCALES = { sqrt: '√ weight', linear: 'weight', head: 'this head’s maximum' };
+const SCALES = { sqrt: '√ weight', linear: 'weight', head: 'this head’s range' };
 const nextScale = () => ({ sqrt: 'linear', linear: 'head', head: 'sqrt' })[state.scale];
 const setView = view => update({ view }, { history: 'push' });
 
 function drawBar(names) {
   const { info, run, draft } = state;
   if (names.has('info') && info) {
-    $('model').textContent = `${info.model}, ${info.dtype}; ${info.n_layer} layers × ${info.n_head} heads; ${info.backend}, ${info.device}`;
+    $('model').textContent = info.model;
+    $('about').textContent = `${info.n_layer} layers × ${info.n_head} heads, ${info.dtype}; ${info.device}`;
+    document.title = `${info.model} in Loupe`;
   }
   const T = draft?.tokens.length ?? run?.tokens.length ?? 0;
   $('count').textContent = info ? `${T}/${info.n_ctx} tokens` : '';

@@ -68,8 +68,10 @@ function draw(_state, names) {
   if (names.has('run') && state.run && !edited) {
     const prompt = state.run.tokens.slice(0, state.run.prompt_length).filter(t => !t.special);
     const bytes = Uint8Array.from(prompt.flatMap(t => t.bytes.match(/../g) ?? []), h => parseInt(h, 16));
-    element.querySelector('textarea').value = new TextDecoder().decode(bytes);
-    drawAll();
+    try {
+      element.querySelector('textarea').value = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+      drawAll();
+    } catch { /* tokens that are no text: what was written here stays */ }
   }
 }
 

@@ -241,7 +241,7 @@ function drawCard() {
   const outer = ribbon.getBoundingClientRect(), place = button.getBoundingClientRect();
   const left = Math.max(0, Math.min(place.left - outer.left + place.width / 2 - 132, outer.width - 264));
   card.style.left = `${left}px`;
-  card.style.bottom = `${outer.bottom - place.top + 8}px`;
+  card.style.top = `${place.top - outer.top - 8}px`;
 }
 
 const cardWords = (token, i) => html`
@@ -286,20 +286,20 @@ export function setStep(step, history = 'replace') {
 }
 
 function drawFoot() {
-  const { run, draft } = state, T = run?.tokens.length ?? 0;
+  const { run, draft } = state, T = (draft ?? run)?.tokens.length ?? 0, step = draft ? T : state.step;
   render(!run && !draft ? nothing : html`
     <span class="legend muted">${state.rowMode && !draft
       ? html`<span class="ramp weights"></span> weight 0–1, √`
       : html`<span class="ramp"></span> surprise 0–10 bits`}</span>
-    <span class="muted">Bar: probability. Solid outline: reads; dashed: chosen by it.${state.base ? ' Below: Δ log p and KL, nats.' : ''}</span>
+    <span class="muted">Bar: probability. Outlined: reads; dashed: chosen by it.${state.base ? ' Under it: Δ log p and KL.' : ''}</span>
     <button type="button" aria-pressed=${state.rowMode} ?disabled=${draft !== null}
       @click=${() => update({ rowMode: !state.rowMode })}>Colour by what it reads</button>
     <span class="replay">
       <button type="button" ?disabled=${draft !== null || T < 2} @click=${play}>${timer ? 'Pause' : 'Play'}</button>
       <label class="muted" for="step">Step</label>
-      <input id="step" type="range" min="1" max=${Math.max(1, T)} .value=${String(state.step)} ?disabled=${draft !== null || T < 2}
-        aria-valuetext=${`${state.step} of ${T} tokens`} @input=${e => setStep(Number(e.target.value))}>
-      <span class="muted">${state.step}/${T}</span>
+      <input id="step" type="range" min="1" max=${Math.max(1, T)} .value=${String(step)} ?disabled=${draft !== null || T < 2}
+        aria-valuetext=${`${step} of ${T} tokens`} @input=${e => setStep(Number(e.target.value))}>
+      <span class="muted">${step}/${T}</span>
     </span>`, foot);
 }
 

@@ -1,7 +1,7 @@
 // What makes runs and shows them: writing, reading, comparing, opening a link.
 import { bodyOf, getJson, getBinary, remember, startRun } from './api.js';
-import { parse, state, update } from './state.js';
-import { plural } from './words.js';
+import { modelKey, parse, state, update } from './state.js';
+import { count, plural } from './words.js';
 
 const known = new Map(); // what makes a run -> the run, so that Back asks nothing
 const keyOf = body => JSON.stringify([body.ids, body.prompt_length, body.changes ?? [], body.n_head ?? 0, body.mask ?? 'causal']);
@@ -26,7 +26,7 @@ async function alone(task) {
     try {
       await task(controller.signal);
     } catch (error) {
-      if (error.name !== 'AbortError') update({ error: error.message }, { history: 'none' });
+      if (error.name !== 'AbortError') update({ error: tooLong(error) ?? error.message }, { history: 'none' });
     }
     if (current === mine) {
       current = null;
@@ -34,6 +34,14 @@ async function alone(task) {
     }
   })();
   return mine.done;
+}
+
+/** What to do about a text that does not fit, or null where that is not what is wrong. */
+function tooLong(error) {
+  if (error.code !== 'context_length_exceeded') return null;
+  const [ids, tokens] = (error.message.match(/\d+/g) ?? []).map(Number), room = state.info.n_ctx;
+  return ids > room ? `${count(ids)} tokens; this model reads ${count(room)}. Remove ${count(ids - room)}.`
+    : `${count(ids)} tokens and ${count(tokens)} to write; this model reads ${count(room)}. Write at most ${count(room - ids)}, or remove ${count(ids + tokens - room)}.`;
 }
 
 const fetchRun = async id => {
@@ -103,7 +111,7 @@ async function strongestHead(run) {
 export async function open() {
   const link = parse(location.hash);
   if (link) {
-    if (!link.model || state.info.sha256.startsWith(link.model)) {
+    if (link.model === modelKey()) {
       await follow(link, 'replace');
       if (state.run) return;
     } else {

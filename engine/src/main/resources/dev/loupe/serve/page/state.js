@@ -107,10 +107,13 @@ function parseIds(text) {
   }
 }
 
+/** What tells this model from another in a link. */
+export const modelKey = () => (state.info.sha256 ?? state.info.model).slice(0, 12);
+
 /** The fragment that shows what is shown now. */
 export function fragment() {
   const { run } = state, T = run.tokens.length;
-  const parts = [`m=${state.info.sha256.slice(0, 12)}`, `t=${ids(run)}`];
+  const parts = [`m=${modelKey()}`, `t=${ids(run)}`];
   if (run.prompt_length !== T) parts.push(`p=${run.prompt_length}`);
   if (run.changes.length) parts.push(`x=${spell(run.changes)}`);
   if (run.n_head !== state.info.n_head) parts.push(`n=${run.n_head}`);
