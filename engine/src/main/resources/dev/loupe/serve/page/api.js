@@ -1,6 +1,6 @@
 // The server's endpoints. A run that the server dropped is made again by its ids and asked for once
 // more; where the server is busy the page waits, and says so.
-import { state } from './state.js';
+import { state, update } from './state.js';
 
 export class ApiError extends Error {
   constructor(message, status = 0, code = null) {
@@ -16,7 +16,7 @@ export const hooks = {
   waiting: _seconds => {}, // null: no longer
 };
 
-const STOPPED = 'Loupe has stopped. Start `loupe serve`; your text is kept.';
+export const STOPPED = 'Loupe has stopped. Start `loupe serve`; your text is kept.';
 const made = new Map(); // run id -> the body that makes it again
 
 /** Keeps how to make a run again, should the server drop it. */
@@ -68,6 +68,7 @@ async function failure(response) {
 async function request(path, options = {}, again = true) {
   for (;;) {
     const response = await once(path, options);
+    if (state.error === STOPPED) update({ error: null }, { history: 'none' });
     if (response.ok) return response;
     const error = await failure(response);
     if (response.status === 429) {

@@ -23,7 +23,7 @@ function draw() {
     <button class="sheet" type="button" aria-expanded=${open} @click=${() => { open = !open; draw(); }}>${open ? 'Less' : 'More'}</button>
     <p id="sentence">${sentenceWords(now)}</p>
     ${state.ignoreFirst && now.query > 0 && now.row ? html`<p class="chip">first token: ${brief(now.row[0])}</p>` : nothing}
-    ${state.error ? nothing : reads(now)}
+    ${reads(now)}
     ${why(now)}
     ${comparison(now)}
     ${ofHead(now)}

@@ -1,6 +1,6 @@
 // Starts the page: mounts the views, listens to keys, and speaks the selection.
 import { html, nothing, render } from './lit-html.js';
-import { getJson, hooks } from './api.js';
+import { getJson, hooks, STOPPED } from './api.js';
 import * as exporting from './export.js';
 import * as grid from './grid.js';
 import { keysOn, openHelp } from './help.js';
@@ -12,6 +12,7 @@ import * as prompt from './prompt.js';
 import * as ribbon from './ribbon.js';
 import { follow, open, stop } from './runs.js';
 import { parse, shown, state, subscribe, update } from './state.js';
+import { retry } from './tiles.js';
 import { headName, sentence } from './words.js';
 
 const $ = id => document.getElementById(id);
@@ -93,10 +94,18 @@ hooks.waiting = seconds => {
   waiting = seconds;
   drawMessage();
 };
+let before = null; // the sentence that was shown
 function drawMessage() {
   const words = waiting !== null ? `Busy. Trying again in ${waiting} s.` : state.error;
+  // Once the server is back, or somebody thinks so, what failed is asked for again.
+  if (before === STOPPED && !words) {
+    retry();
+    lens.retryLens();
+  }
+  before = words;
   $('message').hidden = !words;
-  render(words ? html`${words} ${waiting === null ? html`<button class="link" type="button" @click=${() => update({ error: null })}>Close</button>` : nothing}` : nothing, $('message'));
+  render(words ? html`${words.split('`').map((part, i) => i % 2 ? html`<code>${part}</code>` : part)}
+    ${waiting === null ? html`<button class="link" type="button" @click=${() => update({ error: null }, { history: 'none' })}>${words === STOPPED ? 'Retry' : 'Close'}</button>` : nothing}` : nothing, $('message'));
 }
 
 let asking = null; // one dialog, however many requests wait for the key

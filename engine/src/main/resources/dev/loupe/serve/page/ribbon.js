@@ -1,6 +1,7 @@
 // The tokens: what the model read and wrote, how surprised it was, and which one is selected.
 import { html, nothing, render } from './lit-html.js';
-import { shown, state, subscribe, update } from './state.js';
+import { rowOf, shown, state, subscribe, update } from './state.js';
+import { css } from './colour.js';
 import { count, headName, label, mark, minus, name, short, signed } from './words.js';
 
 let ribbon, tokens, card, foot, texts;
@@ -29,8 +30,8 @@ export function mount(element) {
     const i = at(e);
     if (i === pointed) return;
     pointed = i;
-    if (!state.draft) update({ hover: i < 0 ? null : { query: i } }, { history: 'none' });
-    drawCard();
+    if (state.draft) drawCard();
+    else update({ hover: i < 0 ? null : { query: i } }, { history: 'none' });
   });
   tokens.addEventListener('pointerleave', hideCard);
   tokens.addEventListener('focusin', e => {
@@ -113,7 +114,7 @@ function tokenButton(token, i, generated) {
   const facts = token.logprob == null ? '' : `, p ${short(Math.exp(token.logprob))}`;
   button.setAttribute('aria-label', `${label(token)} ${i}${facts}${generated ? ', generated' : ''}`);
   if (token.logprob != null) {
-    button.style.setProperty('--surprise-s', Math.min(100, -token.logprob / Math.LN2 * 10).toFixed(1));
+    button.surprise = -token.logprob / Math.LN2 / 10;
     button.style.setProperty('--p', (100 * Math.exp(token.logprob)).toFixed(1));
   }
   return button;
@@ -167,43 +168,70 @@ function build(list, promptLength) {
 // ---- drawing
 
 function draw(_state, names) {
-  const draft = state.draft, run = state.run;
+  const { draft, run } = state;
   document.body.classList.toggle('drafting', draft !== null);
+  if (!tints || ['palette', 'rowMode', 'draft'].some(n => names.has(n))) chooseTints();
   if (draft) {
     if (names.has('draft')) {
       build(draft.tokens, draft.prompt_length);
-      for (const b of buttons) b.style.setProperty('--s', b.style.getPropertyValue('--surprise-s') || 0);
+      for (const b of buttons) tint(b, b.surprise);
     }
   } else if (run) {
-    if (names.has('run') || names.has('base') || names.has('draft') || !built) {
+    const anew = names.has('run') || names.has('base') || names.has('draft') || !built;
+    if (anew) {
       build(run.tokens, run.prompt_length);
       drawDeltas();
     }
-    drawMarks(names);
+    drawMarks(names, anew);
   }
   drawCard();
-  drawFoot();
+  if (['run', 'base', 'draft', 'step', 'rowMode'].some(n => names.has(n))) drawFoot();
   if (names.has('written')) drawTexts();
 }
 
-function drawMarks(names) {
+// Only what changed is touched: a thousand tokens follow the pointer.
+let marked = {};
+function drawMarks(names, built) {
   const { layer, head, query, key, row } = shown();
-  tokens.classList.toggle('rows', state.rowMode);
-  buttons.forEach((button, i) => {
-    const c = button.classList;
-    c.toggle('query', i === query);
-    c.toggle('chosen', i === query + 1);
-    c.toggle('key', i === key && key !== query);
-    c.toggle('later', i >= state.step);
-    button.tabIndex = i === state.query ? 0 : -1;
-    if (i === state.query) button.setAttribute('aria-current', 'true');
-    else button.removeAttribute('aria-current');
-    const s = !state.rowMode ? button.style.getPropertyValue('--surprise-s') || 0
-      : row && i < row.length ? (100 * Math.sqrt(row[i])).toFixed(1) : 0;
-    button.style.setProperty('--s', s);
-  });
-  tokens.setAttribute('aria-description', state.rowMode ? `Colour: what ${name(query)} reads in head ${headName(layer, head)}` : 'Colour: surprise');
+  if (built || names.has('step')) buttons.forEach((b, i) => b.classList.toggle('later', i >= state.step));
+  const now = { query, chosen: query + 1, key: key === query ? -1 : key };
+  for (const [mark, i] of Object.entries(now)) {
+    if (!built && marked[mark] === i) continue;
+    if (!built) buttons[marked[mark]]?.classList.remove(mark);
+    buttons[i]?.classList.add(mark);
+  }
+  if (built || marked.selected !== state.query) {
+    const old = built ? null : buttons[marked.selected], chosen = buttons[state.query];
+    if (old) old.tabIndex = -1;
+    old?.removeAttribute('aria-current');
+    if (chosen) chosen.tabIndex = 0;
+    chosen?.setAttribute('aria-current', 'true');
+  }
+  marked = { ...now, selected: state.query };
+  if (!state.rowMode) buttons.forEach(b => tint(b, b.surprise));
+  else buttons.forEach((b, i) => tint(b, row && i < row.length ? Math.sqrt(row[i]) : 0));
+  if (built || ['rowMode', 'query', 'layer', 'head'].some(n => names.has(n))) {
+    tokens.setAttribute('aria-description', state.rowMode ? `Colour: what ${name(query)} reads in head ${headName(layer, head)}` : 'Colour: surprise');
+  }
   if (names.has('query') || names.has('run') || names.has('step')) reveal(buttons[state.query]);
+}
+
+const LEVELS = 32;
+let tints = null; // colours of the levels, as the page looks now
+function tint(button, part) {
+  const level = Math.round(LEVELS * Math.max(0, Math.min(1, part || 0)));
+  if (button.level === level && button.tints === tints) return;
+  button.level = level;
+  button.tints = tints;
+  button.style.backgroundColor = tints[level];
+}
+function chooseTints() {
+  const rgb = name => {
+    const n = parseInt(css(name).slice(1), 16);
+    return [n >> 16, n >> 8 & 255, n & 255];
+  };
+  const from = rgb('--raised'), to = rgb(state.rowMode && !state.draft ? '--weight' : '--surprise');
+  tints = Array.from({ length: LEVELS + 1 }, (_, i) => `rgb(${from.map((c, k) => Math.round(c + i / LEVELS * (to[k] - c))).join(' ')})`);
 }
 
 /** Scrolls the ribbon alone, never the page. */
@@ -268,8 +296,9 @@ export function play() {
   }
   if (step >= T) setStep(run.prompt_length === T ? 1 : Math.max(1, run.prompt_length), 'none');
   timer = setInterval(() => {
-    if (state.run !== run || state.step >= T) pause();
-    else setStep(state.step + 1, state.step + 1 >= T ? 'replace' : 'none');
+    if (state.run !== run || state.step >= T) return pause();
+    setStep(state.step + 1, state.step + 1 >= T ? 'replace' : 'none');
+    if (state.step < T) rowOf(state.layer, state.head, state.step); // what the next step reads is here by then
   }, 140);
   drawFoot();
 }
