@@ -23,7 +23,7 @@ final class Page {
 
   /** How files of the page name each other. */
   private static final Pattern REFERENCE =
-      Pattern.compile("[\"'](?:\\./|/page/)([a-z-]+\\.(?:js|css))[\"']");
+      Pattern.compile("[\"'](?:\\./|/page/)([a-z-]+\\.(?:js|css|svg))[\"']");
 
   private static final Map<String, String> LIBRARIES =
       Map.of("lit-html.js", "/META-INF/resources/webjars/lit-html/3.3.1/lit-html.js");
@@ -56,6 +56,7 @@ final class Page {
     return switch (name.substring(name.lastIndexOf('.'))) {
       case ".html" -> "text/html";
       case ".css" -> "text/css";
+      case ".svg" -> "image/svg+xml";
       default -> "text/javascript";
     };
   }

@@ -352,8 +352,7 @@ class WorkbenchTest {
               largest = Math.abs(d) > Math.abs(largest) ? d : largest;
             }
           }
-          long expected =
-              Math.round(Math.signum(largest) * Math.round(127 * Math.sqrt(Math.abs(largest))));
+          double expected = Math.signum(largest) * Math.rint(127 * Math.sqrt(Math.abs(largest)));
           assertEquals(expected, tile[r * side + c], 1); // f32 and double round apart
           less |= tile[r * side + c] < -5;
           more |= tile[r * side + c] > 5;
@@ -536,7 +535,7 @@ class WorkbenchTest {
           """
           {'text': 'a', 'ids': [1]}                           | not both
           {'ids': []}                                         | ids
-          {'ids': [5000]}                                     | 0 to 1022
+          {'ids': [5000]}                                     | 0 to 1023
           {'text': ['a', 'b']}                                | one text
           {'text': 'a', 'tokens': 256}                        | the model reads 256
           {'text': 'a', 'tokens': -1}                         | tokens
