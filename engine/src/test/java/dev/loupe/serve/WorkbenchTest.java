@@ -169,9 +169,6 @@ class WorkbenchTest {
     }
     assertEquals("length", events.getLast().get("finish").getAsString());
     assertEquals(id, name(events));
-    JsonObject reading = events.stream().filter(e -> kind(e).equals("reading")).findFirst().get();
-    assertEquals(6, reading.get("layers").getAsInt());
-
     JsonObject run = json(id);
     assertEquals(lone.promptLength(), run.get("prompt_length").getAsInt());
     assertEquals(3, run.get("n_head").getAsInt());
@@ -221,6 +218,22 @@ class WorkbenchTest {
     assertEquals(6, cut.get("n_head").getAsInt());
     JsonObject changed = json(names.get(1)).getAsJsonArray("changes").get(0).getAsJsonObject();
     assertEquals("{\"layer\":4,\"head\":0,\"factor\":0.0}", changed.toString());
+  }
+
+  @Test
+  void howFarReadingIsIsSaid() {
+    List<JsonObject> reading =
+        events(
+                "{'ids': %s, 'changes': [{'layer': 1, 'head': 1, 'factor': 3}]}"
+                    .formatted(ids(lone)))
+            .stream()
+            .filter(event -> kind(event).equals("reading"))
+            .toList();
+    assertEquals(6, reading.size());
+    for (int i = 0; i < 6; i++) {
+      assertEquals(i + 1, reading.get(i).get("done").getAsInt());
+      assertEquals(6, reading.get(i).get("layers").getAsInt());
+    }
   }
 
   @Test
@@ -642,7 +655,7 @@ class WorkbenchTest {
   void withAKeyOnlyThePageIsOpen() throws IOException {
     ServerOptions options =
         new ServerOptions(
-            "127.0.0.1", 0, Optional.of("secret"), 4, Duration.ofSeconds(30), Served.MODEL);
+            "127.0.0.1", 0, Optional.of("secret"), 4, 2, Duration.ofSeconds(30), Served.MODEL);
     try (Served locked = Served.start(options)) {
       assertEquals(200, locked.send(locked.to("/")).statusCode());
       assertEquals(200, locked.send(locked.to("/page/state.js")).statusCode());
