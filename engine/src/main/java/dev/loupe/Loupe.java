@@ -226,6 +226,16 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
+  /**
+   * For runs of several callers that share passes.
+   *
+   * @param slots texts to write at once, 1 to 1024; where the caches of so many would take more
+   *     than a quarter of the machine's memory, there are fewer
+   */
+  public Batcher batcher(int slots) {
+    return new Batcher(this, model, tokenizer, ops instanceof CudaOps, slots, this::notFinite);
+  }
+
   private List<Generation> run(
       Transformer model, Request request, Supplier<ValueNorms> valueNorms) {
     try (Session session = new Session(model, tokenizer, info, request, valueNorms)) {

@@ -71,6 +71,11 @@ final class Sample {
     return finish != null;
   }
 
+  /** Whether the listener or an interrupt ended it. */
+  boolean interrupted() {
+    return finish == Finish.INTERRUPTED;
+  }
+
   /** Notes the odds of the next token in order; {@code logits} are those before it, or null. */
   void note(int id, float @Nullable [] logits) {
     if (logprobs < 0 || logits == null) {

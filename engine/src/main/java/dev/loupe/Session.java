@@ -75,7 +75,7 @@ final class Session implements AutoCloseable {
     this.request = request;
     config = model.config();
     prompt = promptIds(request, tokenizer, config);
-    tokens = tokensToWrite();
+    tokens = tokensToWrite(request, prompt.length, config);
     int total = prompt.length + tokens;
     int context = Math.min(total, config.nPositions());
     dropped = Math.max(0, prompt.length - config.nPositions());
@@ -156,7 +156,7 @@ final class Session implements AutoCloseable {
   }
 
   /** The ids that may be written: padding rows of the vocabulary stand for nothing. */
-  private BitSet vocabulary() {
+  static BitSet vocabulary(Tokenizer tokenizer, Gpt2Config config) {
     BitSet ids = new BitSet();
     for (int id = 0; id < config.vocabSize(); id++) {
       ids.set(id, tokenizer.contains(id));
@@ -186,20 +186,21 @@ final class Session implements AutoCloseable {
     return ids;
   }
 
-  private int tokensToWrite() {
+  /** How many tokens a request writes at most, after so many of its prompt. */
+  static int tokensToWrite(Request request, int prompt, Gpt2Config config) {
     if (request.slide) {
       return request.tokens < 0 ? Request.DEFAULT_TOKENS : request.tokens;
     }
-    int room = config.nPositions() - prompt.length;
+    int room = config.nPositions() - prompt;
     if (room < 0) {
       throw new IllegalArgumentException(
           "the prompt has %d tokens and the model reads %d: shorten it by %d, or let the context slide (--overflow slide)"
-              .formatted(prompt.length, config.nPositions(), -room));
+              .formatted(prompt, config.nPositions(), -room));
     }
     if (request.tokens > room || (request.tokens < 0 && room == 0)) {
       throw new IllegalArgumentException(
           "%d prompt tokens leave room for %d new ones in a context of %d: ask for fewer, or let the context slide (--overflow slide)"
-              .formatted(prompt.length, room, config.nPositions()));
+              .formatted(prompt, room, config.nPositions()));
     }
     return request.tokens < 0 ? Math.min(Request.DEFAULT_TOKENS, room) : request.tokens;
   }
@@ -347,7 +348,7 @@ final class Session implements AutoCloseable {
                     model,
                     activations,
                     logits,
-                    new Sampler(request.sampling, vocabulary()),
+                    new Sampler(request.sampling, vocabulary(tokenizer, config)),
                     samples.size()));
   }
 
@@ -362,7 +363,7 @@ final class Session implements AutoCloseable {
         kv,
         rows,
         request.sampling,
-        vocabulary(),
+        vocabulary(tokenizer, config),
         samples.getFirst().seen,
         prompt.length,
         config.nPositions(),

@@ -57,8 +57,14 @@ final class ServeCommand implements Callable<Integer> {
   @Option(
       names = "--queue",
       paramLabel = "N",
-      description = "Requests that may wait while one runs (default: 64).")
+      description = "Requests that may wait while others run (default: 64).")
   int queue = 64;
+
+  @Option(
+      names = "--slots",
+      paramLabel = "N",
+      description = "Texts to write at once (default: 8); fewer where memory is short, 1 on a GPU.")
+  int slots = 8;
 
   @Option(
       names = "--timeout",
@@ -78,7 +84,8 @@ final class ServeCommand implements Callable<Integer> {
   public Integer call() throws IOException {
     Terminal terminal = main.terminal();
     ServerOptions options =
-        new ServerOptions(host, port, key(), queue, Duration.ofSeconds(timeout), nameOfModel());
+        new ServerOptions(
+            host, port, key(), queue, slots, Duration.ofSeconds(timeout), nameOfModel());
     try (Loupe loupe = model.open(terminal, quiet, true);
         Interrupt interrupt = new Interrupt(terminal);
         Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {

@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import dev.loupe.Batcher;
 import dev.loupe.Loupe;
 import java.net.URLEncoder;
 import java.util.Map;
@@ -25,6 +26,7 @@ final class Api implements AutoCloseable {
   private static final long MOST_KEPT = 512L << 20;
 
   private final Access access;
+  private final Batcher batcher;
   private final Places places;
   private final Metrics metrics;
   private final Completions completions;
@@ -37,17 +39,25 @@ final class Api implements AutoCloseable {
   Api(Loupe loupe, ServerOptions options, boolean loopback, Consumer<String> failures) {
     this.failures = failures;
     access = new Access(options, loopback);
-    places = new Places(options.queue());
+    batcher = loupe.batcher(options.slots());
+    places = new Places(options.queue(), batcher.slots());
     metrics = new Metrics(places);
     model = options.model();
-    completions = new Completions(loupe, model, places, metrics, options.timeout());
+    completions = new Completions(loupe, batcher, model, places, metrics, options.timeout());
     Runs runs = new Runs(MOST_KEPT);
-    RunWriter writer = new RunWriter(loupe, places, metrics, options.timeout(), runs);
+    RunWriter writer = new RunWriter(loupe, batcher, places, metrics, options.timeout(), runs);
     workbench = new Workbench(loupe, model, runs, writer);
   }
 
   Places places() {
     return places;
+  }
+
+  /** For when nothing is being answered. */
+  @Override
+  public void close() {
+    workbench.close();
+    batcher.close();
   }
 
   /** Answers, whatever happens. */
@@ -163,11 +173,5 @@ final class Api implements AutoCloseable {
   /** What takes long ends soon. */
   void stop() {
     workbench.stop();
-  }
-
-  /** Lets go of what is kept; no request may be under way. */
-  @Override
-  public void close() {
-    workbench.close();
   }
 }

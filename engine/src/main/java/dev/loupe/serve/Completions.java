@@ -3,6 +3,7 @@ package dev.loupe.serve;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
+import dev.loupe.Batcher;
 import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
@@ -15,9 +16,9 @@ import java.util.UUID;
 import java.util.concurrent.CancellationException;
 
 /**
- * {@code /v1/completions}: prompts are run one after the other, the n texts of each at once. Choice
- * p * n + s is sample s of prompt p, which is what {@code loupe generate --samples} writes with the
- * same seed.
+ * {@code /v1/completions}: the prompts of a request are run one after the other, the n texts of
+ * each at once as far as there are slots, beside those of other requests. Choice p * n + s is
+ * sample s of prompt p, which is what {@code loupe generate --samples} writes with the same seed.
  *
  * <p>When a request's time is up, it ends with what it has: texts that were cut so have
  * finish_reason {@code length}. If there is nothing of some prompt yet, the request fails with 503,
@@ -25,13 +26,21 @@ import java.util.concurrent.CancellationException;
  */
 final class Completions {
   private final Loupe loupe;
+  private final Batcher batcher;
   private final String model;
   private final Places places;
   private final Metrics metrics;
   private final Duration timeout;
 
-  Completions(Loupe loupe, String model, Places places, Metrics metrics, Duration timeout) {
+  Completions(
+      Loupe loupe,
+      Batcher batcher,
+      String model,
+      Places places,
+      Metrics metrics,
+      Duration timeout) {
     this.loupe = loupe;
+    this.batcher = batcher;
     this.model = model;
     this.places = places;
     this.metrics = metrics;
@@ -104,7 +113,7 @@ final class Completions {
         if (isOver()) {
           throw new CancellationException();
         }
-        runs = loupe.run(request.request(prompt).listener(listener(p)));
+        runs = batcher.run(request.request(prompt).listener(listener(p)));
       } catch (CancellationException e) {
         throw exchange.isCancelled() ? closing() : tooLate();
       }

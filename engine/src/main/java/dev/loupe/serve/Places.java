@@ -5,13 +5,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Who may run: one request at a time, since one already uses all threads of a CPU, or a GPU. Others
- * wait in the order in which they came, up to a bound. A waiting thread that is interrupted leaves
- * the queue.
+ * Who may run: as many requests at a time as a {@link dev.loupe.Batcher} has slots. Others wait in
+ * the order in which they came, up to a bound. A waiting thread that is interrupted leaves the
+ * queue.
  */
 final class Places {
   private final int queue;
-  private final Semaphore turn = new Semaphore(1, true);
+  private final int slots;
+  private final Semaphore turn;
   private final AtomicInteger inside = new AtomicInteger(); // run or wait
 
   /** A place in the queue, and later the turn to run, until closed. For one thread. */
@@ -49,9 +50,12 @@ final class Places {
 
   /**
    * @param queue how many may wait
+   * @param slots how many may run
    */
-  Places(int queue) {
+  Places(int queue, int slots) {
     this.queue = queue;
+    this.slots = slots;
+    turn = new Semaphore(slots, true);
   }
 
   /**
@@ -60,7 +64,7 @@ final class Places {
    * @throws ApiException if too many wait already
    */
   Place enter() {
-    if (inside.incrementAndGet() > queue + 1) {
+    if (inside.incrementAndGet() > queue + slots) {
       inside.decrementAndGet();
       throw ApiException.queueFull("%d requests wait already: try again".formatted(queue));
     }
@@ -68,7 +72,7 @@ final class Places {
   }
 
   int running() {
-    return 1 - turn.availablePermits();
+    return slots - turn.availablePermits();
   }
 
   int waiting() {

@@ -4,6 +4,7 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonPrimitive;
 import dev.loupe.ActivationCache;
+import dev.loupe.Batcher;
 import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
@@ -37,6 +38,7 @@ final class RunWriter {
   private static final int EXAMPLE_SEED = 1;
 
   private final Loupe loupe;
+  private final Batcher batcher;
   private final Gpt2Config config;
   private final Places places;
   private final Metrics metrics;
@@ -45,8 +47,10 @@ final class RunWriter {
   private final Object exampleLock = new Object();
   private @Nullable RunSpec example;
 
-  RunWriter(Loupe loupe, Places places, Metrics metrics, Duration timeout, Runs runs) {
+  RunWriter(
+      Loupe loupe, Batcher batcher, Places places, Metrics metrics, Duration timeout, Runs runs) {
     this.loupe = loupe;
+    this.batcher = batcher;
     this.places = places;
     this.metrics = metrics;
     this.timeout = timeout;
@@ -84,6 +88,7 @@ final class RunWriter {
       throw ApiException.field(
           "prompt_length", null, "what is to be continued is all prompt: leave prompt_length out");
     }
+    Gpt2Config _ = spec.interventions().of(config); // refuses what the model has not
     return new Job(spec, tokens, CompletionRequest.sampling(fields));
   }
 
@@ -118,7 +123,7 @@ final class RunWriter {
     if (job.tokens > 0) {
       Request request =
           spec.request().tokens(job.tokens).sampling(job.sampling).logprobs(0).listener(events);
-      Generation written = loupe.run(request).getFirst();
+      Generation written = batcher.run(request).getFirst();
       finish = written.finish().name().toLowerCase(Locale.ROOT);
       spec = spec.with(written.tokens().stream().map(Token::id).toList());
     }

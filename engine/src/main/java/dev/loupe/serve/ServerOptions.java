@@ -10,12 +10,19 @@ import java.util.Optional;
  * @param port 0 takes one that is free
  * @param apiKey what clients must show as {@code Authorization: Bearer}; without one, anybody is
  *     served
- * @param queue requests that may wait while one runs
+ * @param queue requests that may wait while others run
+ * @param slots requests that may run at once, as {@link dev.loupe.Loupe#batcher} takes it
  * @param timeout of a request, waiting included
  * @param model the name by which clients know the model
  */
 public record ServerOptions(
-    String host, int port, Optional<String> apiKey, int queue, Duration timeout, String model) {
+    String host,
+    int port,
+    Optional<String> apiKey,
+    int queue,
+    int slots,
+    Duration timeout,
+    String model) {
 
   public ServerOptions {
     if (host.isBlank()) {
@@ -26,6 +33,9 @@ public record ServerOptions(
     }
     if (queue < 0 || queue > 10_000) {
       throw new IllegalArgumentException("queue of %d: not 0 to 10000".formatted(queue));
+    }
+    if (slots < 1 || slots > 1024) {
+      throw new IllegalArgumentException("%d slots: not 1 to 1024".formatted(slots));
     }
     if (timeout.isNegative() || timeout.isZero()) {
       throw new IllegalArgumentException(

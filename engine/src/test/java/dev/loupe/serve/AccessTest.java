@@ -30,7 +30,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 class AccessTest {
   private static ServerOptions options(String host, String key) {
     return new ServerOptions(
-        host, 0, Optional.of(key).filter(k -> !k.isEmpty()), 4, Duration.ofSeconds(60), "m");
+        host, 0, Optional.of(key).filter(k -> !k.isEmpty()), 4, 8, Duration.ofSeconds(60), "m");
   }
 
   private static int status(Served served, String headers) throws IOException {
@@ -155,7 +155,13 @@ class AccessTest {
     try (Served served = Served.start(options("127.0.0.1", ""))) {
       ServerOptions same =
           new ServerOptions(
-              "127.0.0.1", served.server().port(), Optional.empty(), 1, Duration.ofSeconds(1), "m");
+              "127.0.0.1",
+              served.server().port(),
+              Optional.empty(),
+              1,
+              8,
+              Duration.ofSeconds(1),
+              "m");
       IllegalArgumentException e =
           assertThrows(
               IllegalArgumentException.class,

@@ -38,9 +38,9 @@ class LoadTest {
 
   private static final String WAITS = "{'max_tokens': 5, 'seed': 1}";
 
-  private static ServerOptions options(int queue, long seconds) {
+  private static ServerOptions options(int queue, int slots, long seconds) {
     return new ServerOptions(
-        "127.0.0.1", 0, Optional.empty(), queue, Duration.ofSeconds(seconds), Served.MODEL);
+        "127.0.0.1", 0, Optional.empty(), queue, slots, Duration.ofSeconds(seconds), Served.MODEL);
   }
 
   private static long millisSince(long nanos) {
@@ -57,7 +57,7 @@ class LoadTest {
 
   @Test
   void threeHundredRequestsGetWhatALoneRunGives() throws Exception {
-    try (Served served = Served.start(options(16, 60));
+    try (Served served = Served.start(options(16, 8, 60));
         ExecutorService clients = Executors.newFixedThreadPool(8)) {
       List<String> expected = new ArrayList<>();
       for (int seed = 0; seed < 30; seed++) {
@@ -86,7 +86,7 @@ class LoadTest {
 
   @Test
   void aClientThatGoesAwayFreesItsPlaceAtOnce() throws Exception {
-    try (Served served = Served.start(options(4, 60))) {
+    try (Served served = Served.start(options(4, 8, 60))) {
       served
           .complete("{'max_tokens': 20, 'n': 64}")
           .has(200); // compiled, a pass takes its usual time
@@ -115,7 +115,7 @@ class LoadTest {
 
   @Test
   void theQueueIsInOrderAndBoundedAndCanBeLeft() throws Exception {
-    try (Served served = Served.start(options(3, 60))) {
+    try (Served served = Served.start(options(3, 1, 60))) {
       Socket runs = served.asking(LONG.formatted(""));
       awaitRunning(served, 0);
       List<Socket> waiting = new ArrayList<>();
@@ -143,7 +143,7 @@ class LoadTest {
 
   @Test
   void timeIsUp() throws Exception {
-    try (Served served = Served.start(options(4, 1))) {
+    try (Served served = Served.start(options(4, 8, 1))) {
       Served.Answer cut = served.complete("{'max_tokens': 255, 'n': 128, 'seed': 1}").has(200);
       JsonObject usage = cut.json().getAsJsonObject("usage");
       int written = usage.get("completion_tokens").getAsInt();
@@ -179,7 +179,7 @@ class LoadTest {
 
   @Test
   void aWaitThatTakesTooLongIsRefused() throws Exception {
-    try (Served served = Served.start(options(4, 1))) {
+    try (Served served = Served.start(options(4, 1, 1))) {
       try (Places.Place place = served.server().places().enter()) {
         place.await(System.nanoTime() + 1_000_000_000L);
         assertEquals(
@@ -191,7 +191,7 @@ class LoadTest {
 
   @Test
   void bodiesHaveABound() throws Exception {
-    try (Served served = Served.start(options(4, 60))) {
+    try (Served served = Served.start(options(4, 8, 60))) {
       String padding = "x".repeat(Server.MOST_BODY);
       served.complete("{'user': '%s'}".formatted(padding)).refused(413, "1048576");
       served
@@ -212,7 +212,7 @@ class LoadTest {
 
   @Test
   void slowAndSilentConnectionsEnd() throws Exception {
-    try (Served served = Served.start(options(4, 60), Duration.ofSeconds(1))) {
+    try (Served served = Served.start(options(4, 1, 60), Duration.ofSeconds(1))) {
       List<Socket> sockets = new ArrayList<>();
       sockets.add(served.socket(""));
       sockets.add(served.socket("POST /v1/completions HT"));
@@ -248,7 +248,7 @@ class LoadTest {
 
   @Test
   void aReaderThatStopsReadingHoldsNothing() throws Exception {
-    try (Served served = Served.start(options(4, 60))) {
+    try (Served served = Served.start(options(4, 8, 60))) {
       try (Socket socket = new Socket()) {
         socket.setReceiveBufferSize(4096);
         socket.connect(
@@ -271,7 +271,7 @@ class LoadTest {
 
   @Test
   void requestsThatFollowTooSoonAreNotAnswered() throws Exception {
-    try (Served served = Served.start(options(4, 60))) {
+    try (Served served = Served.start(options(4, 8, 60))) {
       String one = "GET /healthz HTTP/1.1\nHost: localhost\n\n";
       try (Socket socket = served.socket(one.repeat(5))) {
         String said = new String(socket.getInputStream().readAllBytes(), UTF_8);
@@ -294,7 +294,7 @@ class LoadTest {
 
   @Test
   void closingEndsWhatRunsWithWhatItHas() throws Exception {
-    try (Served served = Served.start(options(4, 60))) {
+    try (Served served = Served.start(options(4, 1, 60))) {
       Socket runs = served.asking(LONG.formatted(", 'stream': true"));
       runs.getInputStream().readNBytes(500);
       Socket waits = served.asking(WAITS);
@@ -331,10 +331,10 @@ class LoadTest {
 
   @Test
   void nothingStays() throws Exception {
-    Served.start(options(4, 60)).close(); // what is loaded once
+    Served.start(options(4, 8, 60)).close(); // what is loaded once
     long before = files();
     for (int i = 0; i < 5; i++) {
-      try (Served served = Served.start(options(4, 60))) {
+      try (Served served = Served.start(options(4, 8, 60))) {
         served.complete(WAITS).has(200);
         for (int k = 0; k < 10; k++) {
           Socket socket = served.asking(LONG.formatted(k % 2 == 0 ? "" : ", 'stream': true"));

@@ -66,6 +66,7 @@ class OpenAiClientTest {
                 0,
                 Optional.of("s3cret"),
                 options.queue(),
+                options.slots(),
                 options.timeout(),
                 options.model()))) {
       Process node =

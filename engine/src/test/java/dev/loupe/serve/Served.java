@@ -34,7 +34,8 @@ record Served(Loupe loupe, Server server, HttpClient client) implements AutoClos
   static final String MODEL = "shakespeare";
 
   static ServerOptions options() {
-    return new ServerOptions("127.0.0.1", 0, Optional.empty(), 16, Duration.ofSeconds(60), MODEL);
+    return new ServerOptions(
+        "127.0.0.1", 0, Optional.empty(), 16, 8, Duration.ofSeconds(60), MODEL);
   }
 
   static Loupe demo() throws IOException {

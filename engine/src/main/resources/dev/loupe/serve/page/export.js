@@ -23,7 +23,7 @@ export function mount(element) {
     close();
     root.querySelector('summary').focus();
   });
-  subscribe((_, names) => { if (['run', 'info', 'layer', 'head', 'base'].some(name => names.has(name))) draw(); });
+  subscribe((_, names) => { if (['run', 'info', 'layer', 'head', 'base'].some(name => names.has(name)) || menu()?.open) draw(); });
 }
 
 const menu = () => root.querySelector('details');
@@ -42,7 +42,7 @@ function draw() {
   const head = headName(state.layer, state.head), of = `/api/runs/${state.run.id}/export`;
   const link = (format, all) => html`<a class="button" href=${`${of}?as=${format}${all ? '' : `&l=${state.layer}&h=${state.head}`}`}
     download=${`${fileName(all)}.${format}`} @click=${take}>${format}</a>`;
-  render(html`<details class="menu-box"><summary class="button">Export</summary><div class="menu">
+  render(html`<details class="menu-box" @toggle=${draw}><summary class="button">Export</summary><div class="menu">
     <p>Map of head ${head}${state.base ? ', difference' : ''}, as zoomed</p>
     <div class="buttons"><button type="button" @click=${() => figure('svg')}>SVG</button><button type="button" @click=${() => figure('png')}>PNG</button></div>
     <p>Numbers of head ${head}</p><div class="buttons">${['npz', 'json', 'csv'].map(format => link(format, false))}</div>
@@ -112,7 +112,7 @@ async function rasterised(blob, svg) {
 // ---- the figure: cells as a picture, all else as lines and letters
 
 function element(parent, name, attributes, text) {
-  const e = document.createElementNS(SVG, name);
+  const e = parent.ownerDocument.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
   if (text !== undefined) e.textContent = clean(text);
   parent.append(e);
@@ -146,12 +146,13 @@ async function draft() {
   const lines = wrapped(caption(of), width - 2 * GAP);
   const under = GAP + plot.height + plot.bottom + GAP;
   const height = Math.ceil(under + 36 + lines.length * 18 + GAP);
-  const svg = document.createElementNS(SVG, 'svg');
-  for (const [key, value] of Object.entries({ xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(key, value);
-  element(svg, 'title', {}, lines.join(' '));
+  // A document of its own: in the page's, the picture would be loaded, and its policy forbids that.
+  const svg = document.implementation.createDocument(SVG, 'svg').documentElement;
+  for (const [key, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(key, value);
+  element(svg, 'title', {}, lines.join(''));
   element(svg, 'rect', { width, height, fill: css('--ground') });
   const cells = element(svg, 'g', { transform: `translate(${GAP + plot.left} ${GAP})` });
-  element(cells, 'image', { width: plot.width, height: plot.height, href: canvas.toDataURL('image/png'), preserveAspectRatio: 'none' });
+  element(cells, 'image', { width: plot.width, height: plot.height, href: canvas.toDataURL('image/png'), preserveAspectRatio: 'none', 'image-rendering': 'pixelated' });
   labels(cells, plot, run);
   ramp(element(svg, 'g', { transform: `translate(${GAP + plot.left} ${under})` }), largest, Boolean(of.base));
   lines.forEach((line, i) => element(svg, 'text', { x: GAP, y: under + 52 + 18 * i, fill: css('--text'),
@@ -185,8 +186,10 @@ function ramp(parent, largest, diverging) {
   }
 }
 
+const textOf = run => new TextDecoder().decode(Uint8Array.from(run.tokens.flatMap(t => t.bytes.match(/../g) ?? []), hex => parseInt(hex, 16)));
+
 function caption({ run, base, layer, head, shift }) {
-  const text = run.text.length > 160 ? `${run.text.slice(0, 160)}…` : run.text;
+  const all = textOf(run).replace(/\n+/g, ' ↵ '), text = all.length > 160 ? `${all.slice(0, 160).toWellFormed()}…` : all;
   const off = run.changes.map(c => `${headName(c.layer, c.head)} ${c.mean ? 'at its mean' : c.factor ? `times ${c.factor}` : 'off'}`).join(', ');
   return [`Attention of head ${headName(layer, head)} of ${state.info.model}, layers and heads from 0.`,
     off && (base ? `With ${off}, less without.` : `With ${off}.`), shift ? 'The first token is left out.' : '',
