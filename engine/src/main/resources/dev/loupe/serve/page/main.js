@@ -71,7 +71,7 @@ function drawStage() {
   document.body.dataset.view = view;
   const stage = view === 'grid' ? 'map' : view;
   for (const [id] of VIEWS) $(id).hidden = id !== stage;
-  $('head-name').textContent = run ? `Head ${headName(state.layer, state.head)}` : 'Head';
+  $('head-name').textContent = run ? `Head ${headName(shown().layer, shown().head)}` : 'Head';
   render(VIEWS.map(([id, title]) => html`<button type="button" role="tab" id="tab-${id}" aria-controls=${id} aria-selected=${id === stage}
     tabindex=${id === stage ? 0 : -1} @click=${() => setView(id)} @keydown=${walkTabs}>${title}</button>`), $('tabs'));
   render([['grid', 'Grid'], ...VIEWS].map(([id, title]) => html`<button type="button" aria-pressed=${id === view} @click=${() => setView(id)}>${title}</button>`), $('switch'));
