@@ -13,7 +13,7 @@ import * as ribbon from './ribbon.js';
 import { follow, open, stop } from './runs.js';
 import { parse, shown, state, subscribe, update } from './state.js';
 import { retry } from './tiles.js';
-import { headName, sentence } from './words.js';
+import { count, headName, sentence } from './words.js';
 
 const $ = id => document.getElementById(id);
 const narrow = matchMedia('(max-width: 759px)');
@@ -63,7 +63,7 @@ function drawBar(names) {
     document.title = `${info.model} in Loupe`;
   }
   const T = draft?.tokens.length ?? run?.tokens.length ?? 0;
-  $('count').textContent = info ? `${T}/${info.n_ctx} tokens` : '';
+  $('count').textContent = info ? `${count(T)}/${count(info.n_ctx)} tokens` : '';
 }
 
 function drawStage() {
@@ -127,6 +127,7 @@ hooks.askKey = () => asking ??= new Promise(resolve => {
 
 let speaking = 0;
 function speak(names) {
+  if (names.has('busy') && state.busy?.what.startsWith('Reading')) $('status').textContent = state.busy.what;
   if (!state.run || !['layer', 'head', 'query', 'key', 'run', 'rows', 'ignoreFirst'].some(n => names.has(n))) return;
   speaking ||= setTimeout(() => {
     speaking = 0;
