@@ -30,11 +30,10 @@ const menu = () => root.querySelector('details');
 function close() {
   if (menu()) menu().open = false;
 }
-/** Opens the menu; key e. */
-export function openExport() {
-  if (!menu()) return;
-  menu().open = true;
-  root.querySelector('.menu button, .menu a').focus();
+/** Opened by whatever: the keyboard goes on inside. */
+function toggled() {
+  draw();
+  if (menu().open) root.querySelector('.menu button').focus();
 }
 
 function draw() {
@@ -42,7 +41,7 @@ function draw() {
   const head = headName(state.layer, state.head), of = `/api/runs/${state.run.id}/export`;
   const link = (format, all) => html`<a class="button" href=${`${of}?as=${format}${all ? '' : `&l=${state.layer}&h=${state.head}`}`}
     download=${`${fileName(all)}.${format}`} @click=${take}>${format}</a>`;
-  render(html`<details class="menu-box" @toggle=${draw}><summary class="button">Export</summary><div class="menu">
+  render(html`<details class="menu-box" @toggle=${toggled}><summary class="button">Export</summary><div class="menu">
     <p>Map of head ${head}${state.base ? ', difference' : ''}, as zoomed</p>
     <div class="buttons"><button type="button" @click=${() => figure('svg')}>SVG</button><button type="button" @click=${() => figure('png')}>PNG</button></div>
     <p>Numbers of head ${head}</p><div class="buttons">${['npz', 'json', 'csv'].map(format => link(format, false))}</div>

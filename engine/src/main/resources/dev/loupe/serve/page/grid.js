@@ -46,7 +46,9 @@ function score(layer, head, of = state.sort) {
 }
 
 let table = { of: null, heads: new Map() };
+/** What was measured of a head on repeated random tokens: of the model's own heads, not of another number of them. */
 function find(layer, head) {
+  if (state.run.n_head !== state.info.n_head) return undefined;
   if (table.of !== state.heads) {
     table = { of: state.heads, heads: new Map((state.heads?.heads ?? []).map(h => [headName(h.layer, h.head), h])) };
   }
@@ -183,7 +185,7 @@ function heading(named, heads) {
       @click=${() => update({ onRepeated: !state.onRepeated })}>${state.onRepeated ? 'on repeated random tokens' : 'on this text'}</button>` : 'by the ablation, on this text'}
     ${ROLES[state.sort] && value !== null && value < threshold
       ? html`<span class="muted">No head above ${threshold}; strongest ${headName(best.layer, best.head)}: ${short(value)}.</span>` : nothing}
-    ${value === null ? html`<span class="muted">${state.onRepeated || state.stats ? 'There is none here.' : 'Counting…'}</span>` : nothing}</p>`;
+    ${value === null ? html`<span class="muted">${state.onRepeated || state.stats || state.run.mask === 'none' ? 'There is none here.' : 'Counting…'}</span>` : nothing}</p>`;
 }
 
 const words = (layer, head) => {
@@ -216,7 +218,7 @@ function tinted(value, largest) {
 
 function places(largest, named) {
   const heads = state.run.n_head, badges = state.heads?.heads.some(h => h.role);
-  return html`<div class="places" role="grid" aria-label="Heads" .style=${`--heads:${heads}`}>
+  return html`<div class=${`places${heads <= 6 ? ' few' : ''}`} role="grid" aria-label="Heads" .style=${`--heads:${heads}`}>
     <div role="row"><span role="columnheader" class="name"><span class="hidden">Layer</span></span>
       ${Array.from({ length: heads }, (_, head) => html`<span role="columnheader" class="name">${head}</span>`)}</div>
     ${Array.from({ length: state.info.n_layer }, (_, layer) => html`<div role="row">

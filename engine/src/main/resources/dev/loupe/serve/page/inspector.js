@@ -2,6 +2,7 @@
 // and what changes without it.
 import { html, nothing, render } from './lit-html.js';
 import { headButton, headsByPush, lensAt, lensRun, push, retryLens } from './lens.js';
+import { onPictures, pair, paintPair } from './pair.js';
 import { deltaOf, rankWords } from './ribbon.js';
 import { compareWith, leaveComparison, letWrite, readIds } from './runs.js';
 import { rowOf, shown, state, subscribe, topKeys, update } from './state.js';
@@ -11,7 +12,8 @@ let element, open = false, mean = false, copied = 0;
 
 export function mount(where) {
   element = where;
-  subscribe(() => draw());
+  subscribe(draw);
+  onPictures(draw);
 }
 
 function draw() {
@@ -29,6 +31,7 @@ function draw() {
     ${ofHead(now)}
     ${ablation()}
     ${experiments()}`, element);
+  paintPair(now);
 }
 
 // ---- what it reads
@@ -203,6 +206,7 @@ function comparison({ layer, head, query }) {
     <h3>Compared with the model as it is</h3>
     <p>Here ${what}. The text’s log p changed by ${signed(sum(deltas))} nats in all.</p>
     ${query < base.tokens.length && head < base.n_head && run.n_head === base.n_head ? html`<p>${beside(base, 'As it is', layer, head, query)}<br>${beside(run, 'Changed', layer, head, query)}</p>` : nothing}
+    ${pair(layer, head)}
     <p>After ${tokenWords(query)}: KL ${short(state.compare.divergences[query])} nats.</p>
     <p class="buttons">Changed most after: ${far.map(([kl, i]) => html`<button class="link" type="button" @click=${() => update({ query: i, key: -1, hover: null, why: null }, { history: 'push' })}>${tokenWords(i)}: ${short(kl)}</button>`)}</p>
     ${moved.length ? html`<p class="buttons">Heads that changed most: ${moved.map(([v, l, h]) => html`<span>${headButton(l, h)} ${short(v)}</span>`)}</p>` : nothing}

@@ -13,7 +13,7 @@ import * as ribbon from './ribbon.js';
 import { follow, open, stop } from './runs.js';
 import { parse, shown, state, subscribe, update } from './state.js';
 import { retry } from './tiles.js';
-import { headName, sentence } from './words.js';
+import { count, headName, sentence } from './words.js';
 
 const $ = id => document.getElementById(id);
 const narrow = matchMedia('(max-width: 759px)');
@@ -63,7 +63,7 @@ function drawBar(names) {
     document.title = `${info.model} in Loupe`;
   }
   const T = draft?.tokens.length ?? run?.tokens.length ?? 0;
-  $('count').textContent = info ? `${T}/${info.n_ctx} tokens` : '';
+  $('count').textContent = info ? `${count(T)}/${count(info.n_ctx)} tokens` : '';
 }
 
 function drawStage() {
@@ -71,7 +71,7 @@ function drawStage() {
   document.body.dataset.view = view;
   const stage = view === 'grid' ? 'map' : view;
   for (const [id] of VIEWS) $(id).hidden = id !== stage;
-  $('head-name').textContent = run ? `Head ${headName(state.layer, state.head)}` : 'Head';
+  $('head-name').textContent = run ? `Head ${headName(shown().layer, shown().head)}` : 'Head';
   render(VIEWS.map(([id, title]) => html`<button type="button" role="tab" id="tab-${id}" aria-controls=${id} aria-selected=${id === stage}
     tabindex=${id === stage ? 0 : -1} @click=${() => setView(id)} @keydown=${walkTabs}>${title}</button>`), $('tabs'));
   render([['grid', 'Grid'], ...VIEWS].map(([id, title]) => html`<button type="button" aria-pressed=${id === view} @click=${() => setView(id)}>${title}</button>`), $('switch'));

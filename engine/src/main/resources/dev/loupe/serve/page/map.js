@@ -40,6 +40,7 @@ export function mount(element) {
   element.append(box, foot);
   listen();
   new ResizeObserver(() => { if (state.run && box.clientWidth) resized(); }).observe(box);
+  addEventListener('resize', () => { if (state.run && box.clientWidth) resized(); });
   onArrival(path => {
     if (path.includes('/rows?')) return;
     arrived = true;

@@ -1,8 +1,9 @@
 // The tokens: what the model read and wrote, how surprised it was, and which one is selected.
 import { html, nothing, render } from './lit-html.js';
+import { show } from './runs.js';
 import { rowOf, shown, state, subscribe, update } from './state.js';
 import { css } from './colour.js';
-import { count, headName, label, mark, minus, name, short, signed } from './words.js';
+import { count, headName, label, mark, minus, name, plural, short, signed } from './words.js';
 
 let ribbon, tokens, card, foot, texts;
 let buttons = [], built = null; // the list of tokens that the buttons are of
@@ -265,18 +266,18 @@ function drawCard() {
   card.hidden = !button || !token || (pointed >= state.step && !state.draft);
   if (card.hidden) return;
   render(cardWords(token, pointed), card);
-  // Above the line, so that it never covers the row that it is about.
-  const outer = ribbon.getBoundingClientRect(), place = button.getBoundingClientRect();
-  const left = Math.max(0, Math.min(place.left - outer.left + place.width / 2 - 132, outer.width - 264));
-  card.style.left = `${left}px`;
-  card.style.top = `${place.top - outer.top - 8}px`;
+  // Above the line, or below where there is no room: never over the row that it is about.
+  const outer = ribbon.getBoundingClientRect(), place = button.getBoundingClientRect(), { offsetWidth, offsetHeight } = card;
+  const left = place.left - outer.left + (place.width - offsetWidth) / 2;
+  card.style.left = `${Math.max(0, Math.min(left, outer.width - offsetWidth))}px`;
+  card.style.top = `${place.top < offsetHeight + 8 ? place.bottom - outer.top + 8 : place.top - outer.top - offsetHeight - 8}px`;
 }
 
 const cardWords = (token, i) => html`
   <strong>${mark(label(token))} ${i}</strong>
   ${token.logprob == null ? html`<div>${i === 0 ? 'The first token: nothing chose it.' : 'Not read yet.'}</div>` : html`
   <div>p ${short(Math.exp(token.logprob))}, ${minus((-token.logprob / Math.LN2).toFixed(1))} bits${token.rank == null ? '' : `, ${rankWords(token.rank)}`}</div>`}
-  ${state.base && !state.draft && deltaOf(i) !== null ? html`<div>Δ log p ${signed(deltaOf(i))} nats; after it, KL ${short(state.compare.divergences[i])} nats</div>` : nothing}
+  ${state.base && !state.draft && deltaOf(i) !== null ? html`<div>Δ log p ${signed(deltaOf(i))}; after it KL ${short(state.compare.divergences[i])} nats</div>` : nothing}
   ${token.top?.length ? html`<table><tbody>${token.top.map(t => html`<tr>
     <td>${mark(label(t))}</td><td class="number">${short(Math.exp(t.logprob))}</td>
     <td class="bar-cell"><span class="bar" .style=${`width: ${100 * Math.exp(t.logprob)}%`}></span></td></tr>`)}</tbody></table>` : nothing}`;
@@ -343,11 +344,12 @@ function drawTexts() {
   let split = 0;
   while (split < a.length && split < b.length && a[split].id === b[split].id) split++;
   const from = written.base.prompt_length;
-  const line = (title, run, list) => html`<tr><th scope="row">${title}</th>
-    <td>${textOf(list.slice(from, split))}<mark>${textOf(list.slice(split))}</mark></td></tr>`;
+  const title = (words, run) => html`<th scope="col">${words} <button class="link" type="button" @click=${() => show(run)}>Show it</button></th>`;
+  const cell = list => html`<td>${textOf(list.slice(from, split))}<mark>${textOf(list.slice(split))}</mark></td>`;
   render(html`<table class="texts">
     <caption>${split === a.length && split === b.length ? 'Both write the same.' : split === from
-      ? 'They differ from the first token.' : `Alike for ${split - from} tokens, then they differ.`}
+      ? 'They differ from the first token.' : `Alike for ${plural(split - from, 'token')}, then they differ.`}
       <button class="link" type="button" @click=${() => update({ written: null })}>Close</button></caption>
-    <tbody>${line('As it is', written.base, a)}${line('With the change', written.run, b)}</tbody></table>`, texts);
+    <thead><tr>${title('As it is', written.base)}${title('With the change', written.run)}</tr></thead>
+    <tbody><tr>${cell(a)}${cell(b)}</tr></tbody></table>`, texts);
 }

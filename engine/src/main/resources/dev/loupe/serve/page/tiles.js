@@ -5,7 +5,7 @@ import { state, update } from './state.js';
 
 /** Cells along a side of a tile. */
 export const SIDE = 256;
-const MOST_BYTES = 64 << 20, AT_ONCE = 4, ROWS_AT_ONCE = 8;
+const MOST_BYTES = 64 << 20, AT_ONCE = 4, ROWS_AT_ONCE = 8, FORGET = 3000;
 
 const cache = new Map(); // path -> numbers, longest unused first
 let held = 0;
@@ -138,5 +138,6 @@ export function rowOf(layer, head, query, run = state.run) {
 onArrival(path => {
   if (!path.includes('/rows?')) return;
   rowsAsked = rowsAsked.filter(p => p !== path);
+  if (failed(path)) setTimeout(() => failures.delete(path), FORGET); // whoever asks later tries again
   update(failed(path) ? { error: failed(path) } : { rows: state.rows + 1 }, { history: 'none' });
 });

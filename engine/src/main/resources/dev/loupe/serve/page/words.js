@@ -9,7 +9,7 @@ export const brief = w => w < 0.005 ? short(w) : w.toFixed(2);
 /** With its sign, for differences. */
 export const signed = (w, digits = 2) => Math.abs(w) < 0.5 * 10 ** -digits ? '0' : (w > 0 ? '+' : '') + minus(w.toFixed(digits));
 export const minus = text => text.replace('-', '−');
-export const count = n => n.toLocaleString('en-US');
+export const count = n => String(n).replace(/\B(?=(\d{3})+$)/g, ','); // toLocaleString loads its tables: 80 ms at the first number
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
 /** The shortest decimal that is this very float. */
