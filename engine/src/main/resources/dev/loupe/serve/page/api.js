@@ -2,7 +2,7 @@
 // more; where the server is busy the page waits, and says so.
 import { state, update } from './state.js';
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(message, status = 0, code = null) {
     super(message);
     this.status = status;

@@ -1,18 +1,17 @@
 // The tokens along the axes of a map, on a canvas or in an SVG: they thin out and never touch.
 import { css } from './colour.js';
-import { label, name } from './words.js';
+import { label } from './words.js';
 
 const MONO = 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace';
 export const FONT = `12px ${MONO}`;
 const LINE = 15;
 
-/** CSS pixels of the longest label of a run. */
+/** CSS pixels of the longest label of a run: of those with most letters, as measuring all takes its time. */
 export function widestLabel(run) {
   const g = document.createElement('canvas').getContext('2d');
   g.font = FONT;
-  let widest = 20;
-  run.tokens.forEach((token, i) => { widest = Math.max(widest, g.measureText(`${label(token)} ${i}`).width); });
-  return widest;
+  const longest = run.tokens.map((token, i) => `${label(token)} ${i}`).sort((a, b) => b.length - a.length).slice(0, 40);
+  return Math.max(20, ...longest.map(words => g.measureText(words).width));
 }
 
 /** Every how many tokens a label has room: 1, 2, 5, 10, 20 ... */

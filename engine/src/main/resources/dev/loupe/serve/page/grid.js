@@ -11,7 +11,10 @@ import { ROLES, SCORES, headName, short } from './words.js';
 /** Roles where there is no room for more; the key under the grid has the words. */
 const BADGES = { previous_token: 'prev', duplicate_token: 'dup', induction: 'ind', first_token: '1st', self: 'self' };
 
-let root, ranked = false, drawing = false;
+const SLICE = 6; // milliseconds of drawing in a frame
+const LISTED = 48; // heads of a ranked list, until all are asked for
+
+let root, ranked = false, listAll = false, drawing = false;
 const sheets = new Map(); // first layer -> a picture of its thumbnails and those of the layers that come with it
 
 export function mount(element) {
@@ -26,8 +29,12 @@ export function mount(element) {
   });
   const names = ['info', 'heads', 'run', 'stats', 'base', 'compare', 'layer', 'head', 'sort', 'onRepeated', 'gridOpen', 'scale', 'palette', 'view'];
   subscribe((_, changed) => {
-    if (changed.has('sort')) ranked = state.sort !== 'place';
-    if (names.some(name => changed.has(name))) draw();
+    if (changed.has('sort')) {
+      ranked = state.sort !== 'place';
+      listAll = false;
+    }
+    if (changed.has('run')) requestAnimationFrame(draw); // the frame of a new run has enough to do
+    else if (names.some(name => changed.has(name))) draw();
     if (['run', 'base', 'scale', 'palette', 'info', 'gridOpen'].some(name => changed.has(name))) drawThumbs();
   });
 }
@@ -106,9 +113,16 @@ async function drawSheet(first, key, side) {
   canvas.height = layers * side;
   const image = new ImageData(canvas.width, canvas.height), out = new Uint32Array(image.data.buffer);
   const colours = byteColours(Boolean(base), scale(), 1);
+  const now = cached(thumbsPath(state.info, run, first)), before = base && cached(thumbsPath(state.info, base, first));
+  const cells = thumbSide(state.info, run);
+  let since = performance.now();
   for (let layer = first; layer < first + layers; layer++) {
     for (let head = 0; head < run.n_head; head++) {
-      drawThumb(out, (layer - first) * side * canvas.width + head * side, canvas.width, side, layer, head, run, base, colours);
+      drawThumb(out, (layer - first) * side * canvas.width + head * side, canvas.width, side, now, before,
+        thumbStart(run, layer, head, cells), cells, run.mask !== 'none', colours);
+      if (performance.now() - since < SLICE) continue;
+      await new Promise(requestAnimationFrame);
+      since = performance.now();
     }
   }
   canvas.getContext('2d').putImageData(image, 0, 0);
@@ -120,21 +134,20 @@ async function drawSheet(first, key, side) {
 }
 
 /** A pixel is the largest of the cells under it. A difference is that of the largest: quick, and it shows where to look. */
-function drawThumb(out, start, width, side, layer, head, run, base, colours) {
-  const now = cached(thumbsPath(state.info, run, layer)), before = base && cached(thumbsPath(state.info, base, layer));
-  const cells = thumbSide(state.info, run), from = thumbStart(run, layer, head, cells), mask = pixel(css('--mask')), ranks = RANKS[Boolean(base)];
+function drawThumb(out, start, width, side, now, before, from, cells, causal, colours) {
+  const mask = pixel(css('--mask')), ranks = RANKS[Boolean(before)];
   for (let y = 0; y < side; y++) {
     const top = Math.floor(y * cells / side), bottom = Math.max(top + 1, Math.floor((y + 1) * cells / side));
     for (let x = 0; x < side; x++) {
       const left = Math.floor(x * cells / side), right = Math.max(left + 1, Math.floor((x + 1) * cells / side));
-      if (left >= bottom && run.mask !== 'none') {
+      if (left >= bottom && causal) {
         out[start + y * width + x] = mask;
         continue;
       }
       let best = 0;
       for (let row = top; row < bottom; row++) {
         for (let i = from + row * cells + left; i < from + row * cells + right; i++) {
-          const byte = base ? difference(now[i], before[i]) : now[i];
+          const byte = before ? difference(now[i], before[i]) : now[i];
           if (ranks[byte] > ranks[best]) best = byte;
         }
       }
@@ -193,13 +206,15 @@ const words = (layer, head) => {
   return `Head ${headName(layer, head)}${role ? `, ${ROLES[role][0]}` : ''}${value === null ? '' : `, ${named} ${short(value)}`}`;
 };
 
-/** One head as a button; `body` is what is in it. */
-function button(layer, head, body) {
-  const here = layer === state.layer && head === state.head, name = words(layer, head);
-  return html`<button type="button" class="head" role="gridcell" data-layer=${layer} data-head=${head} aria-selected=${here}
-    tabindex=${here ? 0 : -1} aria-label=${name} title=${name}
+const isSelected = ({ layer, head }) => layer === state.layer && head === state.head;
+
+/** One head as a button, the tab stop of all or not; `body` is what is in it. */
+function button(layer, head, stop, body) {
+  const selected = isSelected({ layer, head }), name = words(layer, head);
+  return html`<button type="button" class="head" role="gridcell" data-layer=${layer} data-head=${head} aria-selected=${selected}
+    tabindex=${stop ? 0 : -1} aria-label=${name} title=${name}
     @click=${() => update({ layer, head, hover: null }, { history: 'push' })}
-    @pointerenter=${e => { if (e.pointerType === 'mouse') update({ hover: here ? null : { layer, head } }, { history: 'none' }); }}>${body}</button>`;
+    @pointerenter=${e => { if (e.pointerType === 'mouse') update({ hover: selected ? null : { layer, head } }, { history: 'none' }); }}>${body}</button>`;
 }
 
 /** A head's part of its sheet. */
@@ -223,7 +238,7 @@ function places(largest, named) {
       ${Array.from({ length: heads }, (_, head) => html`<span role="columnheader" class="name">${head}</span>`)}</div>
     ${Array.from({ length: state.info.n_layer }, (_, layer) => html`<div role="row">
       <span role="rowheader" class="name">${layer}</span>
-      ${Array.from({ length: heads }, (_, head) => button(layer, head, html`${thumb(layer, head)}
+      ${Array.from({ length: heads }, (_, head) => button(layer, head, isSelected({ layer, head }), html`${thumb(layer, head)}
         ${badges ? html`<span class="badge">${BADGES[find(layer, head)?.role] ?? ''}</span>` : nothing}
         ${named ? tinted(score(layer, head), largest) : nothing}`))}</div>`)}
   </div>`;
@@ -231,15 +246,18 @@ function places(largest, named) {
 
 function list(heads, largest) {
   const by = h => score(h.layer, h.head) ?? -Infinity;
+  const listed = heads.toSorted((a, b) => by(b) - by(a)).slice(0, listAll ? heads.length : LISTED);
+  const stop = listed.find(isSelected) ?? listed[0];
   return html`<div class="ranks" role="grid" aria-label="Heads by ${scores()[state.sort]}">
-    ${heads.toSorted((a, b) => by(b) - by(a)).map(({ layer, head }) => {
+    ${listed.map(({ layer, head }) => {
       const value = score(layer, head), role = find(layer, head)?.role;
-      return html`<div role="row">${button(layer, head, html`${thumb(layer, head)}
+      return html`<div role="row">${button(layer, head, layer === stop.layer && head === stop.head, html`${thumb(layer, head)}
         <b>${headName(layer, head)}</b><span class="role">${role ? ROLES[role][0] : ''}</span>
         <span class="track"><span class="bar" .style=${`width:${100 * Math.max(0, value ?? 0) / largest}%`}></span></span>
         <span class="number">${value === null ? '–' : short(value)}</span>`)}</div>`;
     })}
-  </div>`;
+  </div>
+  ${listed.length < heads.length ? html`<button type="button" class="link" @click=${() => { listAll = true; draw(); }}>All ${heads.length} heads</button>` : nothing}`;
 }
 
 /** What the badges and colours say, and the way to the text on which roles are measured. */

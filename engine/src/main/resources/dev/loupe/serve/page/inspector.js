@@ -73,7 +73,7 @@ async function copy(text) {
 // ---- why this token
 
 /** Row i - 1 chose token i: goes there, and tells why. */
-export function explain() {
+function explain() {
   if (state.query > 0) update({ why: state.query, query: state.query - 1, key: -1, hover: null }, { history: 'push' });
 }
 
@@ -153,7 +153,7 @@ function showRepeated() {
 
 // ---- without a head
 
-export const isAblated = (layer, head) => state.changes.some(c => c.layer === layer && c.head === head);
+const isAblated = (layer, head) => state.changes.some(c => c.layer === layer && c.head === head);
 
 export function toggleAblation(layer = state.layer, head = state.head) {
   if (!asItIs() || state.busy) return;

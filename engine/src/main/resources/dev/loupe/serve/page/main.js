@@ -127,6 +127,7 @@ hooks.askKey = () => asking ??= new Promise(resolve => {
 
 let speaking = 0;
 function speak(names) {
+  if (names.has('busy') && state.busy?.what.startsWith('Reading')) $('status').textContent = state.busy.what;
   if (!state.run || !['layer', 'head', 'query', 'key', 'run', 'rows', 'ignoreFirst'].some(n => names.has(n))) return;
   speaking ||= setTimeout(() => {
     speaking = 0;

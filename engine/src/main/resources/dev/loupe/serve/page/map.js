@@ -51,7 +51,11 @@ export function mount(element) {
       want('map', []);
       return;
     }
-    if (names.has('run') || names.has('view') || names.has('gridOpen')) layout();
+    if (names.has('run')) { // whose frame has enough to do
+      requestAnimationFrame(() => { if (box.clientWidth) resized(); });
+      return;
+    }
+    if (names.has('view') || names.has('gridOpen')) layout();
     if (names.has('rows') && pointer) preview(pointer);
     if ((names.has('query') || names.has('key')) && !state.hover) reveal();
     paint();

@@ -94,7 +94,7 @@ function drawAll() {
             aria-describedby="about-${f.name}" aria-invalid=${wrong.includes(f)} @input=${() => checkAgain(f)} @keydown=${key}>
           <small id="about-${f.name}">${f.words}</small></label>`)}</div>
       </details>
-      <span class="muted" role="status">${late && state.busy ? state.busy.what : empty && state.info.bos !== null ? 'Starts from <|endoftext|>.' : nothing}</span>
+      <span class="muted">${late && state.busy ? state.busy.what : empty && state.info.bos !== null ? 'Starts from <|endoftext|>.' : nothing}</span>
       ${late && state.busy?.of ? html`<progress max=${state.busy.of} .value=${state.busy.done} aria-label="Progress"></progress>` : nothing}
     </div>`, element);
 }

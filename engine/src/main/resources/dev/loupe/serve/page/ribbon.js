@@ -14,7 +14,7 @@ export function mount(element) {
   tokens = document.createElement('div');
   tokens.id = 'tokens';
   tokens.setAttribute('role', 'group');
-  tokens.setAttribute('aria-label', 'Tokens: arrow keys move, Enter selects');
+  tokens.setAttribute('aria-label', 'Tokens: arrow keys walk them');
   card = document.createElement('div');
   card.id = 'card';
   card.hidden = true;
@@ -186,7 +186,7 @@ function draw(_state, names) {
     drawMarks(names, anew);
   }
   drawCard();
-  if (['run', 'base', 'draft', 'step', 'rowMode'].some(n => names.has(n))) drawFoot();
+  if (['info', 'run', 'base', 'draft', 'step', 'rowMode'].some(n => names.has(n))) drawFoot();
   if (names.has('written')) drawTexts();
 }
 
@@ -238,7 +238,9 @@ function chooseTints() {
 /** Scrolls the ribbon alone, never the page. */
 function reveal(button) {
   if (!button || state.hover) return;
-  const box = tokens.getBoundingClientRect(), place = button.getBoundingClientRect();
+  let whole = button; // with what hangs below it
+  while (whole.parentElement !== tokens) whole = whole.parentElement;
+  const box = tokens.getBoundingClientRect(), place = whole.getBoundingClientRect();
   if (place.top < box.top + 6) tokens.scrollTop -= box.top + 6 - place.top;
   else if (place.bottom > box.bottom - 6) tokens.scrollTop += place.bottom - box.bottom + 6;
 }
@@ -317,7 +319,7 @@ export function setStep(step, history = 'replace') {
 
 function drawFoot() {
   const { run, draft } = state, T = (draft ?? run)?.tokens.length ?? 0, step = draft ? T : state.step;
-  render(!run && !draft ? nothing : html`
+  render(!run && !draft ? html`<span class="muted">Write a text, then Generate.</span>` : html`
     <span class="legend muted">${state.rowMode && !draft
       ? html`<span class="ramp weights"></span> weight 0–1, √`
       : html`<span class="ramp"></span> surprise 0–10 bits`}</span>

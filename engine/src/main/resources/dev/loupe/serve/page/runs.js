@@ -182,10 +182,11 @@ export const generate = body => alone(async signal => {
     // What was written is kept, whether it was stopped or the server went away.
     if (draft.tokens.length === draft.prompt_length) throw error;
     const kept = bodyOf({ tokens: draft.tokens, prompt_length: draft.prompt_length, changes: [], n_head: 0, mask: 'causal' });
-    const run = await read(kept, null);
-    return show(run, {});
+    show(await read(kept, null));
+    if (error.name !== 'AbortError') throw error;
+    return;
   }
-  show(await fetchRun(id), {});
+  show(await fetchRun(id));
 });
 
 /** Shows a text of ids, as the model is. */

@@ -111,7 +111,7 @@ function parseIds(text) {
 export const modelKey = () => (state.info.sha256 ?? state.info.model).slice(0, 12);
 
 /** The fragment that shows what is shown now. */
-export function fragment() {
+function fragment() {
   const { run } = state, T = run.tokens.length;
   const parts = [`m=${modelKey()}`, `t=${ids(run)}`];
   if (run.prompt_length !== T) parts.push(`p=${run.prompt_length}`);
