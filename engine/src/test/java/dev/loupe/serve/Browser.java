@@ -7,6 +7,7 @@ import java.io.File;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -138,6 +139,19 @@ record Browser(ChromeDriver driver) implements AutoCloseable {
 
   long number(String expression) {
     return ((Number) Objects.requireNonNull(script("return " + expression))).longValue();
+  }
+
+  /** A list of numbers. */
+  List<Number> numbers(String body) {
+    List<Number> numbers = new ArrayList<>();
+    for (Object each : (List<?>) Objects.requireNonNull(script(body))) {
+      numbers.add((Number) Objects.requireNonNull(each));
+    }
+    return numbers;
+  }
+
+  String words(String expression) {
+    return String.valueOf(script("return " + expression));
   }
 
   double fraction(String expression) {

@@ -86,9 +86,9 @@ class PageTest {
     WebElement box = browser.find("#prompt textarea");
     box.clear();
     box.sendKeys(prompt);
-    String before = (String) browser.script("return s.run.id");
+    String before = browser.words("s.run.id");
     browser.click("Generate");
-    browser.await("another run", () -> !before.equals(browser.script("return s.run.id")));
+    browser.await("another run", () -> !before.equals(browser.words("s.run.id")));
     browser.settled();
   }
 
@@ -113,8 +113,9 @@ class PageTest {
   }
 
   private static List<Integer> ids() {
-    return ((List<?>) browser.script("return s.run.tokens.map(t => t.id)"))
-        .stream().map(id -> ((Number) id).intValue()).toList();
+    return browser.numbers("return s.run.tokens.map(t => t.id)").stream()
+        .map(Number::intValue)
+        .toList();
   }
 
   private static List<Integer> ids(Generation run) {
@@ -204,8 +205,8 @@ class PageTest {
 
   @Test
   void textAppearsWhileItIsWritten() {
-    Object seen =
-        browser.script(
+    List<Number> lengths =
+        browser.numbers(
             """
             const {generate} = await import('/page/runs.js');
             const lengths = [];
@@ -213,7 +214,6 @@ class PageTest {
             await generate({text: 'ROMEO:', tokens: 150, seed: 3});
             return lengths;
             """);
-    List<?> lengths = (List<?>) seen;
     assertTrue(lengths.stream().distinct().count() > 3, lengths.toString());
     browser.settled();
   }
@@ -479,7 +479,7 @@ class PageTest {
     browser.script("m.update({layer: 5, head: 2, query: 11, key: 4})");
     browser.settled();
     browser.until("the address", "location.hash.includes('q=11') && location.hash.includes('k=4')");
-    String fragment = (String) browser.script("return location.hash");
+    String fragment = browser.words("location.hash");
     int[][] before = canvas();
     try (Served other = Served.start(Served.options())) {
       browser.go(other.server().address() + "/" + fragment);
@@ -496,17 +496,16 @@ class PageTest {
   }
 
   private static int[][] canvas() {
-    List<?> numbers =
-        (List<?>)
-            browser.script(
-                """
+    List<Number> numbers =
+        browser.numbers(
+            """
                 const c = document.querySelector('#map canvas');
                 const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
                 let hash = 0;
                 for (const v of d) hash = hash * 31 + v | 0;
                 return [c.width, c.height, hash];
                 """);
-    return new int[][] {numbers.stream().mapToInt(n -> ((Number) n).intValue()).toArray()};
+    return new int[][] {numbers.stream().mapToInt(Number::intValue).toArray()};
   }
 
   private static Path download(String ending) {
