@@ -5,7 +5,6 @@ import { state, update, subscribe } from './state.js';
 import { beside, cached, failed, here, onArrival, retry, want } from './tiles.js';
 import { LAYERS_AT_ONCE, thumbSide, thumbStart, thumbsPath } from './cells.js';
 import { RANKS, byteColours, colourAt, css, fill, inkOn, pixel } from './colour.js';
-import { readIds } from './runs.js';
 import { ROLES, SCORES, headName, short } from './words.js';
 
 /** Roles where there is no room for more; the key under the grid has the words. */
@@ -260,15 +259,13 @@ function list(heads, largest) {
   ${listed.length < heads.length ? html`<button type="button" class="link" @click=${() => { listAll = true; draw(); }}>All ${heads.length} heads</button>` : nothing}`;
 }
 
-/** What the badges and colours say, and the way to the text on which roles are measured. */
+/** What the badges and colours say. */
 function footer() {
   const roles = Object.keys(BADGES).filter(role => state.heads?.heads.some(h => h.role === role));
-  const repeated = state.heads?.repeated?.ids;
   return html`<div class="grid-foot muted">
     ${beside() ? html`<p>Difference from the run before the changes: blue less, orange more.</p>` : nothing}
     ${!(state.sort !== 'place' && ranked) && roles.length > 0
       ? html`<p>${roles.map((role, i) => html`${i ? ', ' : ''}<b>${BADGES[role]}</b> ${ROLES[role][0]}`)}: on repeated random tokens.</p>` : nothing}
-    ${repeated ? html`<button type="button" class="link" @click=${() => readIds(repeated, { query: repeated.length - 1 })}>Show on repeated text</button>` : nothing}
   </div>`;
 }
 

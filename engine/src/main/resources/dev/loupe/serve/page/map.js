@@ -51,8 +51,8 @@ export function mount(element) {
       want('map', []);
       return;
     }
-    if (names.has('run')) { // whose frame has enough to do
-      requestAnimationFrame(() => { if (box.clientWidth) resized(); });
+    if (names.has('run')) { // two frames on: the ribbon and the grid have enough to do for one each
+      requestAnimationFrame(() => requestAnimationFrame(() => { if (box.clientWidth) resized(); }));
       return;
     }
     if (names.has('view') || names.has('gridOpen')) layout();
