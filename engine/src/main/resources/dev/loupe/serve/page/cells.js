@@ -1,7 +1,7 @@
 // From tiles to the pixels of a map. A pixel shows the largest of the cells that lie in it, never
 // their mean and never one of them by chance, so that no peak is lost at any zoom.
 import { SIDE, cached, failed } from './tiles.js';
-import { RANKS, pixel, css } from './colour.js';
+import { RANKS, css, pixel as pixelOf } from './colour.js';
 
 /** Tokens along a side of a tile's cell where a token takes `scale` pixels: cells of a pixel at most. */
 export const level = scale => scale >= 1 ? 1 : 2 ** Math.floor(Math.log2(1 / scale));
@@ -39,25 +39,25 @@ let bytes = new Int16Array(0);
  */
 export function paintCells(image, view, source, colours, thumbnail) {
   const tiles = tilesIn(view, source, level(view.scale));
-  const ranks = RANKS[Boolean(source.base)];
+  const ranks = RANKS[Boolean(source.base)], reach = readable(view, source);
   if (bytes.length !== image.width * image.height) bytes = new Int16Array(image.width * image.height);
   bytes.fill(NONE);
   const ready = tiles.map(tile => ({ ...tile, data: cached(tile.path) }));
   if (ready.some(tile => !tile.data)) {
-    if (thumbnail) spread(view, source, ranks, thumbnail);
+    if (thumbnail) spread(view, reach, ranks, thumbnail);
     const by = level(view.scale);
     for (const other of [by * 8, by * 4, by * 2, by / 2, by / 4]) {
       if (other < 1) continue;
       for (const tile of tilesIn(view, source, other).sort(inOrder)) {
         const data = cached(tile.path);
-        if (data) spread(view, source, ranks, { ...tile, data });
+        if (data) spread(view, reach, ranks, { ...tile, data });
       }
     }
   }
   for (const tile of ready.sort(inOrder)) {
-    if (tile.data) spread(view, source, ranks, tile);
+    if (tile.data) spread(view, reach, ranks, tile);
   }
-  colour(image, view, source, colours);
+  colour(image, view, source, reach, colours);
   return { wanted: tiles.map(tile => tile.path), failed: tiles.filter(tile => failed(tile.path)) };
 }
 
@@ -75,17 +75,27 @@ function cellsOf(length, from, scale, by, shift) {
   return { first, end };
 }
 
-/** Pixels of a row of the image whose keys its queries may read. */
-export function readable(view, { run }, y) {
-  if (run.mask === 'none') return view.width;
-  const queries = Math.max(Math.floor(view.row + y / view.scale + 1e-6) + 1, Math.floor(view.row + (y + 1) / view.scale + 1e-6));
-  return Math.max(0, Math.min(view.width, Math.ceil((queries - view.column) * view.scale - 1e-6)));
+/** The tokens that a pixel stands for, [first, end): those of its cells, and so what is read out is what is seen. */
+export function tokensAt(pixel, from, scale, shift) {
+  const by = level(scale), { first, end } = cellsOf(1, from + pixel / scale, scale, by, shift);
+  return [Math.max(0, first[0] * by + shift), end[0] * by + shift];
+}
+
+/** How many pixels of each row hold a key that one of its queries may read. */
+function readable(view, { run, shift }) {
+  const by = level(view.scale), x = cellsOf(view.width, view.column, view.scale, by, shift), y = cellsOf(view.height, view.row, view.scale, by, 0);
+  const pixels = new Int32Array(view.height);
+  for (let v = 0, last = 0; v < view.height; v++) {
+    while (last < view.width && (run.mask === 'none' || x.first[last] * by + shift < y.end[v] * by)) last++;
+    pixels[v] = last;
+  }
+  return pixels;
 }
 
 /**
  * Lays a tile's cells on the pixels. A pixel that begins in an earlier tile keeps the larger of both.
  */
-function spread(view, source, ranks, { i = 0, j = 0, by, shift = 0, rows, columns, data }) {
+function spread(view, readable, ranks, { i = 0, j = 0, by, shift = 0, rows, columns, data }) {
   const top = i * SIDE, left = j * SIDE;
   const x = cellsOf(view.width, view.column, view.scale, by, shift), y = cellsOf(view.height, view.row, view.scale, by, 0);
   let from = 0, to = view.width;
@@ -94,7 +104,7 @@ function spread(view, source, ranks, { i = 0, j = 0, by, shift = 0, rows, column
   for (let v = 0; v < view.height; v++) {
     if (y.end[v] <= top || y.first[v] >= top + rows) continue;
     const a = Math.max(y.first[v], top) - top, b = Math.min(y.end[v], top + rows) - top, joined = y.first[v] < top;
-    const last = Math.min(to, readable(view, source, v));
+    const last = Math.min(to, readable[v]);
     for (let u = from; u < last; u++) {
       const c = Math.max(x.first[u], left) - left, d = Math.min(x.end[u], left + columns) - left;
       let best = data[a * columns + c];
@@ -114,16 +124,16 @@ function spread(view, source, ranks, { i = 0, j = 0, by, shift = 0, rows, column
   }
 }
 
-function colour(image, view, source, colours) {
+function colour(image, view, source, readable, colours) {
   const out = new Uint32Array(image.data.buffer), all = new Uint32Array(NONE + 1);
   all.set(colours);
-  all[NONE] = pixel(css('--raised'));
-  const mask = pixel(css('--mask'));
+  all[NONE] = pixelOf(css('--raised'));
+  const mask = pixelOf(css('--mask'));
   const across = Math.max(0, Math.min(view.width, Math.round((source.end - view.column) * view.scale)));
   const down = Math.max(0, Math.min(view.height, Math.round((source.end - view.row) * view.scale)));
   out.fill(0);
   for (let v = 0; v < down; v++) {
-    const start = v * view.width, read = Math.min(across, readable(view, source, v));
+    const start = v * view.width, read = Math.min(across, readable[v]);
     for (let u = 0; u < read; u++) out[start + u] = all[bytes[start + u]];
     out.fill(mask, start + read, start + across);
   }

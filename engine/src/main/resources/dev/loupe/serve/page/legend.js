@@ -53,5 +53,6 @@ export function legendWords(diverging, scale) {
   if (scale < 1) parts.push(`A pixel is the largest of about ${Math.round(1 / scale)} × ${Math.round(1 / scale)} weights.`);
   parts.push('Rows are queries, the tokens that read; columns are keys, the tokens they read.');
   if (state.run.mask !== 'none') parts.push('Grey: later tokens, which cannot be read.');
+  if (state.ignoreFirst) parts.push('The first token is hatched and left out.');
   return parts.join(' ');
 }

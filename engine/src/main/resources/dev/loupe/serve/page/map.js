@@ -3,7 +3,7 @@
 import { html, render, nothing } from './lit-html.js';
 import { state, update, subscribe, shown, rowOf } from './state.js';
 import { beside, cached, onArrival, retry, want } from './tiles.js';
-import { paintCells, thumbnail } from './cells.js';
+import { paintCells, thumbnail, tokensAt } from './cells.js';
 import { byteColours, css, valueOf, RANKS } from './colour.js';
 import { axes, drawLabels, hatching, labelFont, rising, widestLabel, axisLabel } from './axes.js';
 import { drawLegend, legendWords } from './legend.js';
@@ -216,7 +216,7 @@ export function hatch(g, { scale, row, column, width, height }, { run, shift, en
     hatching(g, d, ...steps);
   }
   if (shift && column < 1) {
-    const x = -column * scale, rect = [0, 0, Math.max(x + scale, 2 * d), down];
+    const x = -column * scale, rect = [0, 0, Math.max(x + scale, 1), down];
     g.fillStyle = css('--mask');
     g.fillRect(...rect);
     hatching(g, d, rect);
@@ -338,15 +338,12 @@ function placeOf(e) {
 function cellAt([x, y]) {
   const { run } = state;
   if (x < 0 || y < 0 || x >= view.width || y >= view.height) return null;
-  const range = (from, p) => {
-    const first = Math.floor(from + p / view.scale + 1e-6);
-    return [first, Math.min(state.step, Math.max(first + 1, Math.floor(from + (p + 1) / view.scale + 1e-6)))];
-  };
-  const queries = range(view.row, y), keys = range(view.column, x), { layer, head } = shown();
+  const queries = tokensAt(y, view.row, view.scale, 0), keys = tokensAt(x, view.column, view.scale, state.ignoreFirst ? 1 : 0);
+  const { layer, head } = shown();
   let best = null;
-  for (let query = queries[0]; query < queries[1]; query++) {
+  for (let query = queries[0]; query < Math.min(queries[1], state.step); query++) {
     const row = rowOf(layer, head, query);
-    for (let key = keys[0]; key < Math.min(keys[1], run.mask === 'none' ? run.tokens.length : query + 1); key++) {
+    for (let key = keys[0]; key < Math.min(keys[1], state.step, run.mask === 'none' ? run.tokens.length : query + 1); key++) {
       const weight = row ? row[key] : -1;
       if (!best || weight > best.weight) best = { query, key, weight };
     }
