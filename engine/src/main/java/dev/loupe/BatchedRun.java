@@ -187,7 +187,7 @@ final class BatchedRun {
       return;
     }
     Sample sample = text.sample;
-    int id = sampler.next(logits, sample.seen, sample.number, sample.length());
+    int id = sample.choose(sampler, request.sampling, logits);
     sample.note(id, logits);
     sample.accept(id, id == config.eosTokenId());
     if (sample.length() == prompt.length + tokens) {

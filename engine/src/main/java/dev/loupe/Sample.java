@@ -2,6 +2,8 @@ package dev.loupe;
 
 import dev.loupe.Generation.Finish;
 import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.Sampler;
+import dev.loupe.sampling.Sampling;
 import dev.loupe.text.CharSpan;
 import dev.loupe.text.Labels;
 import dev.loupe.text.StopStrings;
@@ -20,6 +22,8 @@ final class Sample {
   private record Odds(double logprob, int rank, List<Distribution.Entry> top) {
     static final Odds NONE = new Odds(Double.NaN, -1, List.of());
   }
+
+  private static final int[] NO_IDS = {};
 
   final int number;
   final BitSet seen = new BitSet();
@@ -69,6 +73,12 @@ final class Sample {
 
   boolean finished() {
     return finish != null;
+  }
+
+  /** The next token by {@code sampler}, from the logits of the newest. */
+  int choose(Sampler sampler, Sampling sampling, float[] logits) {
+    int[] text = sampling.countsTokens() ? ids(promptLength, length) : NO_IDS;
+    return sampler.next(logits, seen, text, number, length);
   }
 
   /** Whether the listener or an interrupt ended it. */

@@ -85,6 +85,10 @@ final class Session implements AutoCloseable {
           "attention of a prompt longer than the context: %d tokens, the model reads %d"
               .formatted(prompt.length, config.nPositions()));
     }
+    if (request.sampling.countsTokens() && info.backend().equals("cuda")) {
+      throw new IllegalArgumentException(
+          "presence and frequency penalties are not there on a GPU: use --backend cpu, or a repetition penalty");
+    }
     boolean weighted = request.attention.map(a -> a.keeps(Part.VALUE_NORMS)).orElse(false);
     if (weighted && tokens > 0 && info.backend().equals("cuda")) {
       throw new IllegalArgumentException(
@@ -349,6 +353,7 @@ final class Session implements AutoCloseable {
                     activations,
                     logits,
                     new Sampler(request.sampling, vocabulary(tokenizer, config)),
+                    request.sampling,
                     samples.size()));
   }
 

@@ -19,7 +19,7 @@ final class SamplingOptions {
   @Option(
       names = "--top-k",
       paramLabel = "K",
-      description = "Only the K likeliest tokens; 0 is all (default: 40).")
+      description = "Only the K likeliest; 0 is all (default: 40).")
   int topK = 40;
 
   @Option(
@@ -41,6 +41,18 @@ final class SamplingOptions {
   double repetitionPenalty = 1;
 
   @Option(
+      names = "--presence-penalty",
+      paramLabel = "P",
+      description = "Taken from the logits of tokens that the text has, -2 to 2 (default: 0).")
+  double presencePenalty;
+
+  @Option(
+      names = "--frequency-penalty",
+      paramLabel = "P",
+      description = "Likewise, times how often it has them (default: 0).")
+  double frequencyPenalty;
+
+  @Option(
       names = "--seed",
       paramLabel = "S",
       description = "The same seed gives the same text (default: a new one each time).")
@@ -48,6 +60,14 @@ final class SamplingOptions {
 
   Sampling sampling() {
     long drawn = seed == null ? ThreadLocalRandom.current().nextLong(1L << 32) : seed;
-    return new Sampling(greedy ? 0 : temperature, topK, topP, minP, repetitionPenalty, drawn);
+    return new Sampling(
+        greedy ? 0 : temperature,
+        topK,
+        topP,
+        minP,
+        repetitionPenalty,
+        presencePenalty,
+        frequencyPenalty,
+        drawn);
   }
 }

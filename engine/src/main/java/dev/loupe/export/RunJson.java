@@ -110,6 +110,8 @@ public final class RunJson {
     json.name("top_p").value(sampling.topP());
     json.name("min_p").value(sampling.minP());
     json.name("repetition_penalty").value(sampling.repetitionPenalty());
+    json.name("presence_penalty").value(sampling.presencePenalty());
+    json.name("frequency_penalty").value(sampling.frequencyPenalty());
     json.endObject();
     json.name("seed").value(sampling.seed());
     json.name("sample").value(run.sample());

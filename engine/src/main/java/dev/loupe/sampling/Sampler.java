@@ -12,6 +12,8 @@ import java.util.BitSet;
  * <p>Has scratch of its own and serves one thread.
  */
 public final class Sampler {
+  private static final int[] NONE = {};
+
   private final Sampling sampling;
   private final BitSet allowed;
   private final int[] ids;
@@ -20,6 +22,7 @@ public final class Sampler {
   private final long[] keys;
   private final double[] weights;
   private final int[] noise = new int[4];
+  private int[] counts = new int[0]; // of each id in the text; zeros between calls
 
   /**
    * @param allowed the ids that may be chosen: those that the tokenizer has
@@ -35,19 +38,28 @@ public final class Sampler {
     weights = new double[n];
   }
 
+  /** {@link #next(float[], BitSet, int[], int, int)} of a text of which no token counts. */
+  public int next(float[] logits, BitSet seen, int sample, int position) {
+    return next(logits, seen, NONE, sample, position);
+  }
+
   /**
    * The next token.
    *
    * @param logits one for each row of the vocabulary
    * @param seen ids in the run so far, for the repetition penalty
+   * @param text ids written so far, for the presence and frequency penalties
    * @param sample number of the sample among those of one prompt
    * @param position place of the chosen token in the run
    * @throws NotFiniteException if a logit is NaN or infinite
    */
-  public int next(float[] logits, BitSet seen, int sample, int position) {
+  public int next(float[] logits, BitSet seen, int[] text, int sample, int position) {
     requireFinite(logits);
+    count(text, logits.length);
     int n = 0;
     float penalty = (float) sampling.repetitionPenalty();
+    float presence = (float) sampling.presencePenalty();
+    float frequency = (float) sampling.frequencyPenalty();
     for (int id = allowed.nextSetBit(0);
         id >= 0 && id < logits.length;
         id = allowed.nextSetBit(id + 1)) {
@@ -55,8 +67,14 @@ public final class Sampler {
       if (penalty != 1 && seen.get(id)) {
         score = score < 0 ? score * penalty : score / penalty;
       }
+      if (text.length > 0 && counts[id] > 0) {
+        score -= presence + frequency * counts[id];
+      }
       ids[n] = id;
       scores[n++] = score;
+    }
+    for (int id : text) {
+      counts[id] = 0;
     }
     if (sampling.isGreedy()) {
       return ids[best(n)];
@@ -71,6 +89,15 @@ public final class Sampler {
     n = keepTopP(n);
     n = keepMinP(n);
     return draw(n, sample, position);
+  }
+
+  private void count(int[] text, int vocabulary) {
+    if (text.length > 0 && counts.length < vocabulary) {
+      counts = new int[vocabulary];
+    }
+    for (int id : text) {
+      counts[id]++;
+    }
   }
 
   /**

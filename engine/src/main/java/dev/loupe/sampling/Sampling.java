@@ -2,7 +2,8 @@ package dev.loupe.sampling;
 
 /**
  * How the next token is chosen from the logits, applied in this order, as in Hugging Face's
- * generate: repetition penalty, temperature, top-k, top-p, min-p, draw.
+ * generate: repetition penalty, temperature, top-k, top-p, min-p, draw. OpenAI's penalties come
+ * after the repetition penalty, as in vLLM.
  *
  * @param temperature divides the logits; 0 takes the most likely token
  * @param topK keeps the k most likely tokens and those that tie with the last; 0 keeps all
@@ -11,10 +12,20 @@ package dev.loupe.sampling;
  * @param minP drops tokens less likely than p times the most likely; 0 keeps all
  * @param repetitionPenalty divides the positive and multiplies the negative logits of tokens that
  *     the run has seen (Keskar et al., arXiv 1909.05858); 1 changes nothing
+ * @param presencePenalty is taken from the logits of tokens that the text has, -2 to 2; as in vLLM,
+ *     a prompt's tokens don't count
+ * @param frequencyPenalty likewise, times how often the text has the token
  * @param seed the same seed draws the same tokens
  */
 public record Sampling(
-    double temperature, int topK, double topP, double minP, double repetitionPenalty, long seed) {
+    double temperature,
+    int topK,
+    double topP,
+    double minP,
+    double repetitionPenalty,
+    double presencePenalty,
+    double frequencyPenalty,
+    long seed) {
 
   public Sampling {
     if (!(temperature >= 0 && temperature < 1e6)) {
@@ -33,6 +44,21 @@ public record Sampling(
       throw new IllegalArgumentException(
           "repetition penalty %s: not positive".formatted(repetitionPenalty));
     }
+    requirePenalty("presence", presencePenalty);
+    requirePenalty("frequency", frequencyPenalty);
+  }
+
+  /** Without the two penalties that depend on the text alone. */
+  public Sampling(
+      double temperature, int topK, double topP, double minP, double repetitionPenalty, long seed) {
+    this(temperature, topK, topP, minP, repetitionPenalty, 0, 0, seed);
+  }
+
+  private static void requirePenalty(String name, double penalty) {
+    if (!(penalty >= -2 && penalty <= 2)) {
+      throw new IllegalArgumentException(
+          "%s penalty %s: not between -2 and 2".formatted(name, penalty));
+    }
   }
 
   /** Always the most likely token, the lower id among equals. */
@@ -46,23 +72,37 @@ public record Sampling(
   }
 
   public Sampling withTemperature(double t) {
-    return new Sampling(t, topK, topP, minP, repetitionPenalty, seed);
+    return new Sampling(
+        t, topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, seed);
   }
 
   public Sampling withTopK(int k) {
-    return new Sampling(temperature, k, topP, minP, repetitionPenalty, seed);
+    return new Sampling(
+        temperature, k, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, seed);
   }
 
   public Sampling withTopP(double p) {
-    return new Sampling(temperature, topK, p, minP, repetitionPenalty, seed);
+    return new Sampling(
+        temperature, topK, p, minP, repetitionPenalty, presencePenalty, frequencyPenalty, seed);
   }
 
   public Sampling withMinP(double p) {
-    return new Sampling(temperature, topK, topP, p, repetitionPenalty, seed);
+    return new Sampling(
+        temperature, topK, topP, p, repetitionPenalty, presencePenalty, frequencyPenalty, seed);
   }
 
   public Sampling withRepetitionPenalty(double p) {
-    return new Sampling(temperature, topK, topP, minP, p, seed);
+    return new Sampling(temperature, topK, topP, minP, p, presencePenalty, frequencyPenalty, seed);
+  }
+
+  public Sampling withPenalties(double presence, double frequency) {
+    return new Sampling(
+        temperature, topK, topP, minP, repetitionPenalty, presence, frequency, seed);
+  }
+
+  /** Whether tokens that the text already has count: a presence or frequency penalty is set. */
+  public boolean countsTokens() {
+    return presencePenalty != 0 || frequencyPenalty != 0;
   }
 
   /** Whether the draw is certain: temperature or top-p is 0. */

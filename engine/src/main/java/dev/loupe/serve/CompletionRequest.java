@@ -86,7 +86,7 @@ record CompletionRequest(
         prompts,
         tokens,
         n,
-        sampling(fields),
+        sampling(fields, loupe),
         stops(fields.get("stop")),
         fields.flag("echo"),
         (int) fields.whole("logprobs", -1, 0, MOST_LOGPROBS),
@@ -95,12 +95,6 @@ record CompletionRequest(
   }
 
   private static void refuseWhatCantBeHonoured(Fields fields) {
-    for (String penalty : List.of("presence_penalty", "frequency_penalty")) {
-      if (fields.number(penalty, 0) != 0) {
-        throw ApiException.field(
-            penalty, null, penalty + " is not supported, repetition_penalty is");
-      }
-    }
     String suffix = fields.string("suffix");
     if (suffix != null && !suffix.isEmpty()) {
       throw ApiException.field("suffix", null, "suffix is not supported: GPT-2 only continues");
@@ -111,19 +105,29 @@ record CompletionRequest(
     }
   }
 
-  static Sampling sampling(Fields fields) {
+  static Sampling sampling(Fields fields, Loupe loupe) {
     long seed =
         fields.whole(
             "seed", ThreadLocalRandom.current().nextLong(1L << 32), Long.MIN_VALUE, Long.MAX_VALUE);
     long topK = fields.whole("top_k", 0, -1, Integer.MAX_VALUE); // -1 is vLLM's word for all
     try {
-      return new Sampling(
-          fields.number("temperature", 1),
-          (int) Math.max(0, topK),
-          fields.number("top_p", 1),
-          fields.number("min_p", 0),
-          fields.number("repetition_penalty", 1),
-          seed);
+      Sampling sampling =
+          new Sampling(
+              fields.number("temperature", 1),
+              (int) Math.max(0, topK),
+              fields.number("top_p", 1),
+              fields.number("min_p", 0),
+              fields.number("repetition_penalty", 1),
+              fields.number("presence_penalty", 0),
+              fields.number("frequency_penalty", 0),
+              seed);
+      if (sampling.countsTokens() && loupe.info().backend().equals("cuda")) {
+        throw ApiException.field(
+            sampling.presencePenalty() == 0 ? "frequency_penalty" : "presence_penalty",
+            null,
+            "presence_penalty and frequency_penalty are not supported on a GPU, repetition_penalty is");
+      }
+      return sampling;
     } catch (IllegalArgumentException e) {
       throw ApiException.invalid(400, null, String.valueOf(e.getMessage()));
     }

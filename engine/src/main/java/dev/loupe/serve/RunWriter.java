@@ -30,12 +30,11 @@ import org.jspecify.annotations.Nullable;
  * passes that wrote it, so that a run is the same whether it was written here or only read.
  */
 final class RunWriter {
-  /** What the page begins with: something to copy from, so that there is something to see. */
-  private static final String EXAMPLE =
-      "ROMEO:\nWhat say you, my lord?\n\nJULIET:\nWhat say you, my";
+  /** What the page begins with: a sentence that comes again, so that there is something to copy. */
+  private static final String EXAMPLE = "The priest is ready, sir. The priest";
 
   private static final int EXAMPLE_TOKENS = 24;
-  private static final int EXAMPLE_SEED = 1;
+  private static final Sampling EXAMPLE_SAMPLING = Sampling.seeded(4).withTemperature(0.8);
 
   private final Loupe loupe;
   private final Batcher batcher;
@@ -89,7 +88,7 @@ final class RunWriter {
           "prompt_length", null, "what is to be continued is all prompt: leave prompt_length out");
     }
     Gpt2Config _ = spec.interventions().of(config); // refuses what the model has not
-    return new Job(spec, tokens, CompletionRequest.sampling(fields));
+    return new Job(spec, tokens, CompletionRequest.sampling(fields, loupe));
   }
 
   /**
@@ -168,7 +167,7 @@ final class RunWriter {
         if (tokens < 1) {
           return Optional.empty();
         }
-        Request request = Request.ids(ids).tokens(tokens).sampling(Sampling.seeded(EXAMPLE_SEED));
+        Request request = Request.ids(ids).tokens(tokens).sampling(EXAMPLE_SAMPLING);
         List<Integer> all = loupe.run(request).getFirst().tokens().stream().map(Token::id).toList();
         example = new RunSpec(all, ids.length, List.of(), 0, Mask.CAUSAL);
       }

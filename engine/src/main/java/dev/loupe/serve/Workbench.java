@@ -423,9 +423,9 @@ final class Workbench implements AutoCloseable {
     String name =
         "loupe-%s%s%s.%s"
             .formatted(
-                id.substring(0, Math.min(8, id.length())),
-                layer < 0 ? "" : "-layer" + layer,
-                head < 0 ? "" : "-head" + head,
+                model.replaceAll("[^A-Za-z0-9._-]+", "-"),
+                layer < 0 ? "" : "-" + layer,
+                head < 0 ? "" : (layer < 0 ? "-all." : ".") + head,
                 as);
     String type =
         switch (format) {

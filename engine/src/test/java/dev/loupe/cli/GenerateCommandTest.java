@@ -80,7 +80,8 @@ class GenerateCommandTest {
             .getAsJsonObject("generation");
     assertEquals(
         "{\"temperature\":0.5,\"top_k\":7,\"top_p\":0.25,\"min_p\":0.125,"
-            + "\"repetition_penalty\":1.5}",
+            + "\"repetition_penalty\":1.5,"
+            + "\"presence_penalty\":0.0,\"frequency_penalty\":0.0}",
         sampling.get("sampling").toString());
     assertEquals(-3, sampling.get("seed").getAsLong());
     assertEquals("sample", sampling.get("strategy").getAsString());

@@ -56,7 +56,8 @@ class RunJsonTest {
         json.get("model").toString());
     assertEquals(
         "{\"strategy\":\"sample\",\"sampling\":{\"temperature\":1.0,\"top_k\":0,\"top_p\":1.0,"
-            + "\"min_p\":0.0,\"repetition_penalty\":1.0},\"seed\":7,\"sample\":0,"
+            + "\"min_p\":0.0,\"repetition_penalty\":1.0,"
+            + "\"presence_penalty\":0.0,\"frequency_penalty\":0.0},\"seed\":7,\"sample\":0,"
             + "\"backend\":\"cpu\",\"device\":\"cpu, 1 thread\",\"finish_reason\":\"length\","
             + "\"cropped\":0}",
         json.get("generation").toString());

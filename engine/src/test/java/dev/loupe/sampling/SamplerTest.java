@@ -70,6 +70,28 @@ class SamplerTest {
   }
 
   @Test
+  void penaltiesOfTheTextCountWhatItHas() {
+    float[] logits = {3, 2.6f, 2.5f, 1};
+    Sampler presence = new Sampler(Sampling.greedy().withPenalties(0.45, 0), ids(4));
+    assertEquals(0, presence.next(logits, NONE, new int[] {1, 1}, 0, 0));
+    assertEquals(1, presence.next(logits, NONE, new int[] {0, 0, 0}, 0, 0), "2.55");
+    Sampler frequency = new Sampler(Sampling.greedy().withPenalties(0, 0.3), ids(4));
+    assertEquals(0, frequency.next(logits, NONE, new int[] {0}, 0, 0), "2.7");
+    assertEquals(1, frequency.next(logits, NONE, new int[] {0, 3, 0}, 0, 0), "2.4");
+    assertEquals(2, frequency.next(logits, NONE, new int[] {0, 1, 0}, 0, 0), "2.4 and 2.3");
+    assertEquals(0, frequency.next(logits, NONE, 0, 0), "nothing stays");
+    Sampler both = new Sampler(Sampling.greedy().withPenalties(1, -0.5), ids(4));
+    assertEquals(1, both.next(logits, NONE, new int[] {0}, 0, 0), "2.5");
+    assertEquals(0, both.next(logits, NONE, new int[] {0, 0}, 0, 0), "they cancel");
+    assertEquals(0, both.next(logits, NONE, new int[] {0, 0, 3, 3, 3, 3}, 0, 0), "2 at most");
+    assertArrayEquals(new float[] {3, 2.6f, 2.5f, 1}, logits);
+    for (double bad : new double[] {2.01, -2.01, Double.NaN}) {
+      assertThrows(IllegalArgumentException.class, () -> Sampling.greedy().withPenalties(bad, 0));
+      assertThrows(IllegalArgumentException.class, () -> Sampling.greedy().withPenalties(0, bad));
+    }
+  }
+
+  @Test
   void penaltyCountsEachIdOnceAndMindsTheSign() {
     Sampling sampling = Sampling.greedy().withRepetitionPenalty(2);
     Sampler sampler = new Sampler(sampling, ids(3));

@@ -248,7 +248,7 @@ class LoadTest {
 
   @Test
   void aReaderThatStopsReadingHoldsNothing() throws Exception {
-    try (Served served = Served.start(options(4, 8, 60))) {
+    try (Served served = Served.start(options(4, 128, 60))) {
       try (Socket socket = new Socket()) {
         socket.setReceiveBufferSize(4096);
         socket.connect(

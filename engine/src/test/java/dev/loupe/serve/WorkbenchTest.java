@@ -496,7 +496,7 @@ class WorkbenchTest {
                 BodyHandlers.ofByteArray());
     assertEquals(200, response.statusCode());
     assertEquals(
-        "attachment; filename=\"loupe-%s-layer5-head1.%s\"".formatted(id.substring(0, 8), as),
+        "attachment; filename=\"loupe-shakespeare-5.1.%s\"".formatted(as),
         response.headers().firstValue("content-disposition").orElseThrow());
     byte[] expected = AttentionFormat.valueOf(as.toUpperCase(Locale.ROOT)).bytes(read);
     if (as.equals("json")) { // but for how long it took

@@ -29,6 +29,8 @@ import org.jspecify.annotations.Nullable;
 public final class CpuOps implements Ops {
   private static final Tensor NONE = new Tensor(DType.F32, 0, 0, MemorySegment.NULL);
 
+  private static final int SHORT = 4096; // elements; a loop shared out takes microseconds more
+
   private final Team team;
   private final Arena arena = Arena.ofShared();
   private final Scratch[] scratch;
@@ -143,8 +145,19 @@ public final class CpuOps implements Ops {
       normalising.x = x;
       normalising.norm = norm;
       normalising.out = out;
-      team.run(x.rows(), normalising);
+      if (isShort(x.rows(), x.cols())) {
+        for (int row = 0; row < x.rows(); row++) {
+          normalising.run(row, 0);
+        }
+      } else {
+        team.run(x.rows(), normalising);
+      }
     }
+  }
+
+  /** Whether touching each element of so many rows once takes less time than sharing them out. */
+  private static boolean isShort(int rows, int width) {
+    return (long) rows * width <= SHORT;
   }
 
   // What the tasks of an operation need lies in an object that is used again, so that a decoding
@@ -364,9 +377,16 @@ public final class CpuOps implements Ops {
   // neighbouring keys; a head of values is [capacity, D].
   void appendKv(AttentionInput in) {
     synchronized (team) {
-      appending.in = in;
-      team.run(in.batch().rows() == 1 ? 1 : in.kv().heads(), appending);
-      appending.in = null;
+      int heads = in.kv().heads();
+      if (isShort(in.batch().rows(), heads * in.kv().headDim())) {
+        for (int head = 0; head < heads; head++) {
+          append(in, head);
+        }
+      } else {
+        appending.in = in;
+        team.run(heads, appending);
+        appending.in = null;
+      }
     }
   }
 
@@ -375,14 +395,7 @@ public final class CpuOps implements Ops {
 
     @Override
     public void run(int i, int worker) {
-      AttentionInput input = Objects.requireNonNull(in);
-      if (input.batch().rows() > 1) {
-        append(input, i);
-        return;
-      }
-      for (int head = 0; head < input.kv().heads(); head++) { // too short to be worth dividing
-        append(input, head);
-      }
+      append(Objects.requireNonNull(in), i);
     }
   }
 

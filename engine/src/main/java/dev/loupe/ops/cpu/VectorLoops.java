@@ -587,19 +587,28 @@ final class VectorLoops implements InnerLoops {
     w = known(w);
     start = known(start);
     tile = known(tile);
-    int m = 0;
     if (rows == 8) {
       eightRows(
           x, xOffset, xStride, inner, w, left, right, stride, start, tile, tileOffset, tileStride);
-      m = 8;
-    } else if (rows >= 4) {
-      fourRows(
-          x, xOffset, xStride, inner, w, left, right, stride, start, tile, tileOffset, tileStride);
-      m = 4;
+      return;
     }
-    for (; m < rows; m++) {
-      long to = tileOffset + tileStride * m;
-      oneRow(x, xOffset + xStride * m, inner, w, left, right, stride, start, tile, to);
+    if (rows == 1) {
+      oneRow(x, xOffset, inner, w, left, right, stride, start, tile, tileOffset);
+      return;
+    }
+    // What is left of a group is computed with rows before it, again: sums of several rows take
+    // hardly longer than those of one, which wait for each other.
+    for (int m = 0; m < rows; ) {
+      boolean four = rows >= 4 && rows - m > 2;
+      int first = Math.min(m, rows - (four ? 4 : 2));
+      long from = xOffset + xStride * first;
+      long to = tileOffset + tileStride * first;
+      if (four) {
+        fourRows(x, from, xStride, inner, w, left, right, stride, start, tile, to, tileStride);
+      } else {
+        twoRows(x, from, xStride, inner, w, left, right, stride, start, tile, to, tileStride);
+      }
+      m = first + (four ? 4 : 2);
     }
   }
 
@@ -627,6 +636,45 @@ final class VectorLoops implements InnerLoops {
     }
     a.intoMemorySegment(tile, to, LE);
     b.intoMemorySegment(tile, to + 4L * W, LE);
+  }
+
+  private static void twoRows(
+      MemorySegment x,
+      long x0,
+      long xStride,
+      int inner,
+      MemorySegment w,
+      long left,
+      long right,
+      long stride,
+      MemorySegment start,
+      MemorySegment tile,
+      long t0,
+      long tStride) {
+    x = known(x);
+    w = known(w);
+    start = known(start);
+    tile = known(tile);
+    long x1 = x0 + xStride;
+    FloatVector a0 = load(start, 0);
+    FloatVector b0 = load(start, 4L * W);
+    FloatVector a1 = load(start, 0);
+    FloatVector b1 = load(start, 4L * W);
+    for (int k = 0; k < inner; k++) {
+      FloatVector p = load(w, left + stride * k);
+      FloatVector q = load(w, right + stride * k);
+      long c = 4L * k;
+      FloatVector xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x0 + c));
+      a0 = xk.fma(p, a0);
+      b0 = xk.fma(q, b0);
+      xk = FloatVector.broadcast(F, x.get(ScalarLoops.F32, x1 + c));
+      a1 = xk.fma(p, a1);
+      b1 = xk.fma(q, b1);
+    }
+    a0.intoMemorySegment(tile, t0, LE);
+    b0.intoMemorySegment(tile, t0 + 4L * W, LE);
+    a1.intoMemorySegment(tile, t0 + tStride, LE);
+    b1.intoMemorySegment(tile, t0 + tStride + 4L * W, LE);
   }
 
   private static void fourRows(
