@@ -154,6 +154,12 @@ public record HeadSurvey(
     return ids;
   }
 
+  /** The ids of the random sequences that {@code loupe} is asked about. */
+  public static List<int[]> sequences(Loupe loupe) {
+    Gpt2Config config = loupe.info().config();
+    return sequences(config, loupe.tokenizer(), length(config, loupe.tokenizer()));
+  }
+
   /** What is read twice in a row, {@code length} tokens each. */
   static List<int[]> sequences(Gpt2Config config, Tokenizer tokenizer, int length) {
     List<Integer> vocabulary = vocabulary(config, tokenizer);

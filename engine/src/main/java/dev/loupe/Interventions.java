@@ -89,7 +89,7 @@ public final class Interventions {
    *
    * @throws IllegalArgumentException if the model can't be cut so, or lacks a head
    */
-  Gpt2Config of(Gpt2Config config) {
+  public Gpt2Config of(Gpt2Config config) {
     Gpt2Config cut = config;
     if (heads > 0) {
       if (config.nEmbd() % heads != 0) {

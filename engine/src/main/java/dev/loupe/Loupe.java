@@ -6,6 +6,7 @@ import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.model.Transformer;
+import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.ops.cuda.CudaOps;
@@ -213,6 +214,10 @@ public final class Loupe implements AutoCloseable {
    *     that holds one
    */
   public List<Generation> run(Request request) {
+    if (request.mask != Mask.CAUSAL) {
+      throw new IllegalArgumentException(
+          "without the causal mask a text can only be compared, or kept in an activation cache");
+    }
     if (request.interventions.none()) {
       return run(model, request, this::valueNorms);
     }
@@ -245,30 +250,57 @@ public final class Loupe implements AutoCloseable {
     if (ops instanceof CudaOps) {
       requireHeads(config);
     }
-    int[] prompt = Session.promptIds(request, tokenizer, config);
+    int[] ids = Session.promptIds(request, tokenizer, config);
+    int[] prompt = Arrays.copyOf(ids, request.promptOf(ids.length));
     return new ChangedModel(model, checkpoint, request.interventions, prompt);
   }
 
   /**
-   * Reads a text twice, by the model as it is and with the request's interventions; of the request,
-   * only its text or ids and the interventions count.
+   * Reads a text and keeps what its attention worked on, with the request's interventions and mask.
+   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask,
+   * logprobs and listener count. The caller closes it, before this model.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   * @throws java.util.concurrent.CancellationException if the listener ended it
+   */
+  public ActivationCache cache(Request request) {
+    int[] ids = Session.promptIds(request, tokenizer, model.config());
+    if (ids.length > model.config().nPositions()) {
+      throw new IllegalArgumentException(
+          "the text has %d tokens and the model reads %d: shorten it by %d"
+              .formatted(
+                  ids.length,
+                  model.config().nPositions(),
+                  ids.length - model.config().nPositions()));
+    }
+    try {
+      if (request.interventions.none()) {
+        return new ActivationCache(model, tokenizer, info, request, ids);
+      }
+      try (ChangedModel changed = changed(request)) {
+        return new ActivationCache(changed.model(), tokenizer, info, request, ids);
+      }
+    } catch (NotFiniteException e) {
+      throw notFinite(e);
+    }
+  }
+
+  /**
+   * Reads a text twice, by the model as it is and with the request's interventions and mask; of the
+   * request, only its text or ids and these count.
    *
    * @throws IllegalArgumentException if the text is longer than the context, or the interventions
    *     do not fit the model
    */
   public Comparison compare(Request request) {
     int[] ids = Session.promptIds(request, tokenizer, model.config());
-    Request reading = Request.ids(ids).tokens(0).logprobs(0).attention(AttentionSelection.all());
-    Generation before = run(model, reading, this::valueNorms).getFirst();
-    try (ChangedModel changed = changed(request)) {
-      Generation after = run(changed.model(), reading, Loupe::noValueNorms).getFirst();
-      boolean sameHeads = changed.model().config().nHead() == model.config().nHead();
-      return new Comparison(
-          info,
-          before.tokens(),
-          after.tokens().stream().map(Token::logprob).toList(),
-          Comparing.divergences(model, changed.model(), ids),
-          sameHeads ? Comparing.variation(before.attention(), after.attention()) : List.of());
+    Request plain = Request.ids(ids).logprobs(0);
+    Request changed =
+        Request.ids(ids).logprobs(0).interventions(request.interventions).mask(request.mask);
+    try (ActivationCache before = cache(plain);
+        ActivationCache after = cache(changed)) {
+      return Comparison.of(before, after);
     } catch (NotFiniteException e) {
       throw notFinite(e);
     }

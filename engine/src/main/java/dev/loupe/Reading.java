@@ -15,6 +15,7 @@ import java.util.Optional;
 final class Reading implements AutoCloseable {
   private final Transformer model;
   private final int[] ids;
+  private final Mask mask;
   private final TensorArena arena;
   private final KvCache kv;
   private final Activations a;
@@ -24,8 +25,13 @@ final class Reading implements AutoCloseable {
    * @param logitRows most rows of logits that will be made at a time, in {@link #arena}
    */
   Reading(Transformer model, int[] ids, int logitRows) {
+    this(model, ids, logitRows, Mask.CAUSAL);
+  }
+
+  Reading(Transformer model, int[] ids, int logitRows, Mask mask) {
     this.model = model;
     this.ids = ids;
+    this.mask = mask;
     Gpt2Config config = model.config();
     model
         .ops()
@@ -52,7 +58,7 @@ final class Reading implements AutoCloseable {
 
   /** Reads; {@code tap} sees each layer before its c_proj. */
   void read(AttentionTap tap) {
-    model.forward(Batch.sequence(0, 0, ids), kv, a, Mask.CAUSAL, tap);
+    model.forward(Batch.sequence(0, 0, ids), kv, a, mask, tap);
   }
 
   @Override

@@ -1,6 +1,7 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.ops.Mask;
 import dev.loupe.sampling.Sampling;
 import java.util.List;
 import java.util.Optional;
@@ -29,6 +30,13 @@ public final class Request {
     }
 
     /**
+     * A sample has a new token, before its text comes.
+     *
+     * @param logprob natural log of its probability; NaN unless logprobs were asked for
+     */
+    default void token(int sample, int id, double logprob) {}
+
+    /**
      * How far reading the prompt has come.
      *
      * @return false to end the run, which then throws CancellationException
@@ -49,6 +57,8 @@ public final class Request {
   boolean slide;
   boolean special;
   Interventions interventions = Interventions.NONE;
+  Mask mask = Mask.CAUSAL;
+  int promptLength = -1;
   Listener listener = Listener.NONE;
 
   private Request(Optional<String> text, int[] ids) {
@@ -117,6 +127,32 @@ public final class Request {
   public Request interventions(Interventions interventions) {
     this.interventions = interventions;
     return this;
+  }
+
+  /**
+   * Lets each token read those after it too; to be compared with what the model makes of a text,
+   * not to write one.
+   */
+  public Request mask(Mask mask) {
+    this.mask = mask;
+    return this;
+  }
+
+  /**
+   * Only the first {@code n} of the tokens are the prompt, and the others count as written though
+   * they are read: a text that was written once, as it was.
+   */
+  public Request promptLength(int n) {
+    if (n < 1) {
+      throw new IllegalArgumentException("a prompt of %d tokens: not 1 or more".formatted(n));
+    }
+    this.promptLength = n;
+    return this;
+  }
+
+  /** How many of {@code n} tokens to read are the prompt's. */
+  int promptOf(int n) {
+    return promptLength < 0 ? n : Math.min(promptLength, n);
   }
 
   /**

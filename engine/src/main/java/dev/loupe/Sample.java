@@ -46,7 +46,7 @@ final class Sample {
     this.number = number;
     this.decoder = new StreamDecoder(tokenizer);
     this.stops = new StopStrings(request.stops);
-    this.promptLength = prompt.length;
+    this.promptLength = request.promptOf(prompt.length);
     this.logprobs = request.logprobs;
     this.ids = prompt.clone();
     this.length = prompt.length;
@@ -55,6 +55,7 @@ final class Sample {
     for (int id : prompt) {
       seen.set(id);
     }
+    text.append(tokenizer.decode(Arrays.copyOfRange(prompt, promptLength, prompt.length)));
   }
 
   /** Tokens so far, the prompt's included. */
@@ -95,6 +96,11 @@ final class Sample {
     odds.add(new Odds(d.logprob(id), d.rank(id), d.top(logprobs)));
   }
 
+  /** Natural log of the probability of the last token that was noted. */
+  private double lastLogprob() {
+    return odds.isEmpty() ? Double.NaN : odds.getLast().logprob;
+  }
+
   /** Appends a token that the model wrote, and tells the listener what text it completes. */
   void accept(int id, boolean endsText) {
     if (length == ids.length) {
@@ -103,6 +109,7 @@ final class Sample {
     ids[length++] = id;
     attention.tokens(id);
     seen.set(id);
+    listener.token(number, id, lastLogprob());
     if (endsText) {
       end(Finish.EOS);
       return;
@@ -169,7 +176,7 @@ final class Sample {
         timing);
   }
 
-  private List<Token> tokens() {
+  List<Token> tokens() {
     int[] all = ids(0, length);
     List<String> labels = Labels.of(tokenizer, all);
     List<CharSpan> spans = CharSpan.of(tokenizer, all);

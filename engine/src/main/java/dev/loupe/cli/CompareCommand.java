@@ -4,6 +4,7 @@ import dev.loupe.Comparison;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
 import dev.loupe.export.ComparisonReport;
+import dev.loupe.ops.Mask;
 import java.io.IOException;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.ArgGroup;
@@ -16,7 +17,7 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "compare",
     description = {
-      "Read a text twice, by the model as it is and with heads changed,",
+      "Read a text twice, by the model as it is and with heads or the mask changed,",
       "and show what that does to each token's probability and to the attention."
     },
     parameterListHeading = "%n",
@@ -26,7 +27,8 @@ import picocli.CommandLine.ParentCommand;
     footer = {
       "  loupe compare \"To be or not to be\" --ablate 4.0",
       "  loupe compare --file poem.txt --ablate 2.1,2.2 --ablate-to mean",
-      "  loupe compare \"To be or not to be\" --scale 5.0=2 --json"
+      "  loupe compare \"To be or not to be\" --scale 5.0=2 --json",
+      "  loupe compare \"To be or not to be\" --mask none"
     })
 final class CompareCommand implements Callable<Integer> {
   @ParentCommand Main main;
@@ -34,6 +36,19 @@ final class CompareCommand implements Callable<Integer> {
 
   @ArgGroup(validate = false, order = 1, heading = "%nWhat is changed:%n")
   InterventionOptions changes = new InterventionOptions();
+
+  enum Masking {
+    CAUSAL,
+    NONE
+  }
+
+  @Option(
+      names = "--mask",
+      paramLabel = "M",
+      description =
+          "causal, or none: each token reads those after it too, as no GPT-2 was trained to"
+              + " (default: causal).")
+  Masking mask = Masking.CAUSAL;
 
   @Option(
       names = "--top",
@@ -58,12 +73,17 @@ final class CompareCommand implements Callable<Integer> {
     if (top < 0) {
       throw new IllegalArgumentException("--top %d: not 0 or more".formatted(top));
     }
-    String words = changes.words();
+    String words = words();
     if (words.isEmpty()) {
       throw new IllegalArgumentException(
-          "nothing is changed: give --ablate, --scale or --n-head (--ablate 4.0, for example)");
+          "nothing is changed: give --ablate, --scale, --n-head or --mask none (--ablate 4.0, for"
+              + " example)");
     }
-    Request request = input.request(terminal).interventions(changes.interventions());
+    Request request =
+        input
+            .request(terminal)
+            .interventions(changes.interventions())
+            .mask(mask == Masking.NONE ? Mask.FULL : Mask.CAUSAL);
     Comparison comparison;
     try (Loupe loupe = model.open(terminal, quiet, json)) {
       comparison = loupe.compare(request);
@@ -74,5 +94,14 @@ final class CompareCommand implements Callable<Integer> {
             ? ComparisonReport.json(comparison, words) + "\n"
             : ComparisonReport.text(comparison, words, top, columns));
     return 0;
+  }
+
+  /** What is changed, in words; empty if nothing is. */
+  private String words() {
+    String heads = changes.words();
+    if (mask == Masking.CAUSAL) {
+      return heads;
+    }
+    return "every token reading all others" + (heads.isEmpty() ? "" : ", " + heads);
   }
 }

@@ -199,6 +199,11 @@ public final class Main {
         value(
             text -> InterventionOptions.Ablation.valueOf(text.toUpperCase(Locale.ROOT)),
             "zero or mean"));
+    commandLine.registerConverter(
+        CompareCommand.Masking.class,
+        value(
+            text -> CompareCommand.Masking.valueOf(text.toUpperCase(Locale.ROOT)),
+            "causal or none"));
   }
 
   private static <T> CommandLine.ITypeConverter<T> value(

@@ -86,7 +86,7 @@ final class ServeCommand implements Callable<Integer> {
     ServerOptions options =
         new ServerOptions(
             host, port, key(), queue, slots, Duration.ofSeconds(timeout), nameOfModel());
-    try (Loupe loupe = model.open(terminal, quiet, false);
+    try (Loupe loupe = model.open(terminal, quiet, true);
         Interrupt interrupt = new Interrupt(terminal);
         Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {
       if (server.isOpenToOthers() && options.apiKey().isEmpty()) {
@@ -94,6 +94,7 @@ final class ServeCommand implements Callable<Integer> {
             "[anybody who reaches %s may use the model: --api-key-file or %s would ask for a key]"
                 .formatted(host, KEY_VARIABLE));
       }
+      server.prepare();
       interrupt.onlyAsk();
       terminal.print("%s is served at %s\n".formatted(options.model(), server.address()));
       while (!interrupt.asked()) {

@@ -2,6 +2,7 @@ package dev.loupe.export;
 
 import dev.loupe.Generation;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
@@ -50,6 +51,17 @@ public enum AttentionFormat {
               .formatted(file));
     }
     return format;
+  }
+
+  /** What {@link #write} puts into a file, by way of one that is deleted. */
+  public byte[] bytes(Generation run) throws IOException {
+    Path file = Files.createTempFile("loupe-", ending());
+    try {
+      write(run, file);
+      return Files.readAllBytes(file);
+    } finally {
+      Files.deleteIfExists(file);
+    }
   }
 
   /** {@link #write(Generation, ColourScale, Path)} in the usual colour. */

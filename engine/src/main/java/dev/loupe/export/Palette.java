@@ -7,24 +7,24 @@ import java.util.List;
  *
  * @param stops at least two, each {@code #rrggbb}
  */
-record Palette(List<String> stops) {
+public record Palette(List<String> stops) {
   /** One hue from nothing to 1, on a white ground. */
-  static final Palette SEQUENTIAL_LIGHT =
+  public static final Palette SEQUENTIAL_LIGHT =
       of("#f8fafe #d1def9 #abc2f2 #86a6eb #6389e2 #4b6fc4 #3556a6 #203d89 #0c246d");
 
   /** One hue from nothing to 1, on a dark ground. */
-  static final Palette SEQUENTIAL_DARK =
+  public static final Palette SEQUENTIAL_DARK =
       of("#151a1f #1f3144 #274a6c #2e6497 #357fc4 #5f9bd8 #87b8eb #aed5fd #e3f0fe");
 
   /** Blue for less, orange for more, on a white ground. */
-  static final Palette DIVERGING_LIGHT =
+  public static final Palette DIVERGING_LIGHT =
       of("#0e5caf #4782cd #81a9dd #bacfeb #f7f5f3 #e5c6b1 #d19870 #bb6927 #8f4802");
 
   /** Blue for less, orange for more, on a dark ground. */
-  static final Palette DIVERGING_DARK =
+  public static final Palette DIVERGING_DARK =
       of("#80c5ff #4999d7 #3d6e95 #2e4558 #211f1d #533e29 #8a5e32 #c58137 #fba952");
 
-  Palette {
+  public Palette {
     stops = List.copyOf(stops);
     if (stops.size() < 2) {
       throw new IllegalArgumentException("a palette of %d stops".formatted(stops.size()));

@@ -19,12 +19,19 @@ final class Api implements AutoCloseable {
   private static final String COMPLETIONS = "/v1/completions";
   private static final String HEALTH = "/healthz";
   private static final String METRICS = "/metrics";
+  private static final String PAGE = "page";
+  private static final String OTHER = "other";
+
+  /** Bytes of runs that the page can look at. */
+  private static final long MOST_KEPT = 512L << 20;
 
   private final Access access;
   private final Batcher batcher;
   private final Places places;
   private final Metrics metrics;
   private final Completions completions;
+  private final Page page = new Page();
+  private final Workbench workbench;
   private final String model;
   private final Consumer<String> failures;
   private final long started = System.currentTimeMillis() / 1000;
@@ -37,6 +44,9 @@ final class Api implements AutoCloseable {
     metrics = new Metrics(places);
     model = options.model();
     completions = new Completions(loupe, batcher, model, places, metrics, options.timeout());
+    Runs runs = new Runs(MOST_KEPT);
+    RunWriter writer = new RunWriter(loupe, batcher, places, metrics, options.timeout(), runs);
+    workbench = new Workbench(loupe, model, runs, writer);
   }
 
   Places places() {
@@ -46,6 +56,7 @@ final class Api implements AutoCloseable {
   /** For when nothing is being answered. */
   @Override
   public void close() {
+    workbench.close();
     batcher.close();
   }
 
@@ -53,7 +64,7 @@ final class Api implements AutoCloseable {
   void handle(Exchange exchange) {
     String route = route(exchange.path());
     try {
-      access.check(exchange, route.equals(HEALTH));
+      access.check(exchange, route.equals(HEALTH) || route.equals(PAGE));
       answer(exchange, route);
     } catch (ApiException e) {
       exchange.send(e, headers(e.status(), route));
@@ -84,27 +95,30 @@ final class Api implements AutoCloseable {
     };
   }
 
-  /** The path, if there is something; one word for all others. */
-  private static String route(String path) {
+  /** The path, a name in it left open, if there is something; one word for all others. */
+  private String route(String path) {
     if (path.startsWith(MODELS + "/")) {
       return MODELS;
     }
+    if (page.has(path)) {
+      return PAGE;
+    }
     return switch (path) {
       case MODELS, COMPLETIONS, HEALTH, METRICS -> path;
-      default -> "other";
+      default -> Workbench.route(path).orElse(OTHER);
     };
   }
 
   private static String methodOf(String route) {
-    return route.equals(COMPLETIONS) ? "POST" : "GET";
+    return route.equals(COMPLETIONS) || route.equals(Workbench.RUNS) ? "POST" : "GET";
   }
 
   private void answer(Exchange exchange, String route) {
-    if (route.equals("other")) {
+    if (route.equals(OTHER)) {
       throw ApiException.invalid(
           404,
           "not_found",
-          "there is nothing at this path: %s, %s, %s, %s"
+          "there is nothing at this path: /, %s, %s, %s, %s"
               .formatted(COMPLETIONS, MODELS, HEALTH, METRICS));
     }
     if (!exchange.method().equals(methodOf(route))) {
@@ -119,7 +133,9 @@ final class Api implements AutoCloseable {
         health.addProperty("model", model);
         exchange.send(200, health);
       }
-      default -> models(exchange);
+      case MODELS -> models(exchange);
+      case PAGE -> page.send(exchange);
+      default -> workbench.answer(exchange);
     }
   }
 
@@ -143,5 +159,19 @@ final class Api implements AutoCloseable {
     } else {
       throw ApiException.noSuchModel("there is no such model here, only " + model);
     }
+  }
+
+  /** Makes what the page asks for first; what fails then is said to who asks. */
+  void prepare() {
+    try {
+      workbench.prepare();
+    } catch (InterruptedException | RuntimeException e) {
+      // whoever opens the page is told
+    }
+  }
+
+  /** What takes long ends soon. */
+  void stop() {
+    workbench.stop();
   }
 }

@@ -105,7 +105,7 @@ record CompletionRequest(
     }
   }
 
-  private static Sampling sampling(Fields fields, Loupe loupe) {
+  static Sampling sampling(Fields fields, Loupe loupe) {
     long seed =
         fields.whole(
             "seed", ThreadLocalRandom.current().nextLong(1L << 32), Long.MIN_VALUE, Long.MAX_VALUE);
@@ -170,7 +170,7 @@ record CompletionRequest(
   }
 
   /** The four forms of a prompt. */
-  private record Prompts(Tokenizer tokenizer, Gpt2Config config) {
+  record Prompts(Tokenizer tokenizer, Gpt2Config config) {
     List<int[]> of(@Nullable JsonElement value) {
       if (value == null) {
         return List.of(text("")); // as OpenAI: a new document

@@ -69,7 +69,7 @@ final class Completions {
     answer.finish();
   }
 
-  private static ApiException closing() {
+  static ApiException closing() {
     return ApiException.failed(503, "closing", "the server is closing");
   }
 

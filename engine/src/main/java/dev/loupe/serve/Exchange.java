@@ -22,6 +22,7 @@ import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpUtil;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
+import io.netty.handler.codec.http.QueryStringDecoder;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -41,6 +42,7 @@ final class Exchange {
   private final Connection connection;
   private final String method;
   private final String path;
+  private final Map<String, List<String>> query;
   private final HttpHeaders headers;
   private final byte[] body;
   private final boolean keepAlive;
@@ -55,8 +57,9 @@ final class Exchange {
     this.connection = connection;
     method = request.method().name();
     String uri = request.uri();
-    int query = uri.indexOf('?');
-    path = query < 0 ? uri : uri.substring(0, query);
+    int end = uri.indexOf('?');
+    path = end < 0 ? uri : uri.substring(0, end);
+    query = end < 0 ? Map.of() : parameters(uri);
     headers = request.headers().copy();
     body = new byte[request.content().readableBytes()];
     request.content().getBytes(request.content().readerIndex(), body);
@@ -64,8 +67,23 @@ final class Exchange {
     version = request.protocolVersion();
   }
 
+  /** Those of a query that can be read; of one that can't, none. */
+  private static Map<String, List<String>> parameters(String uri) {
+    try {
+      return new QueryStringDecoder(uri).parameters();
+    } catch (IllegalArgumentException e) {
+      return Map.of();
+    }
+  }
+
   String method() {
     return method;
+  }
+
+  /** The value of a parameter of the query, null if it is absent; of several the first. */
+  @Nullable String parameter(String name) {
+    List<String> values = query.get(name);
+    return values == null ? null : values.getFirst();
   }
 
   /** What was asked for, without a query. */
@@ -134,7 +152,12 @@ final class Exchange {
 
   /** Answers with {@code text}, whole. */
   void send(int code, String type, String text, Map<String, String> more) {
-    FullHttpResponse response = whole(code, type, text);
+    send(code, type + "; charset=utf-8", text.getBytes(UTF_8), more);
+  }
+
+  /** Answers with {@code content}, whole. */
+  void send(int code, String type, byte[] content, Map<String, String> more) {
+    FullHttpResponse response = whole(code, type, content);
     more.forEach((name, value) -> response.headers().set(name, value));
     begin(response);
     end(response);
@@ -142,22 +165,25 @@ final class Exchange {
 
   /** The answer to a request that never became whole. */
   static FullHttpResponse whole(ApiException error) {
-    return whole(error.status(), "application/json", GSON.toJson(error.json()));
+    return whole(
+        error.status(),
+        "application/json; charset=utf-8",
+        GSON.toJson(error.json()).getBytes(UTF_8));
   }
 
-  private static FullHttpResponse whole(int code, String type, String text) {
+  private static FullHttpResponse whole(int code, String type, byte[] content) {
     FullHttpResponse response =
         new DefaultFullHttpResponse(
             HttpVersion.HTTP_1_1,
             HttpResponseStatus.valueOf(code),
-            Unpooled.wrappedBuffer(text.getBytes(UTF_8)));
+            Unpooled.wrappedBuffer(content));
     HttpUtil.setContentLength(response, response.content().readableBytes());
     return typed(response, type);
   }
 
   private static <R extends HttpResponse> R typed(R response, String type) {
     HttpHeaders headers = response.headers();
-    headers.set(HttpHeaderNames.CONTENT_TYPE, type + "; charset=utf-8");
+    headers.set(HttpHeaderNames.CONTENT_TYPE, type);
     headers.set(HttpHeaderNames.CACHE_CONTROL, HttpHeaderValues.NO_STORE);
     headers.set("x-content-type-options", "nosniff");
     return response;
@@ -169,7 +195,7 @@ final class Exchange {
     if (version.equals(HttpVersion.HTTP_1_1)) {
       HttpUtil.setTransferEncodingChunked(response, true);
     }
-    begin(typed(response, "text/event-stream"));
+    begin(typed(response, "text/event-stream; charset=utf-8"));
     ChannelFuture _ = channel.writeAndFlush(response);
   }
 

@@ -181,6 +181,11 @@ public final class Server implements AutoCloseable {
         });
   }
 
+  /** Makes what the page begins with, beside all else, so that it is there when somebody comes. */
+  public void prepare() {
+    handlers.execute(api::prepare);
+  }
+
   /** Where it listens, as a client writes it. */
   public String address() {
     String host = options.host();
@@ -225,6 +230,7 @@ public final class Server implements AutoCloseable {
   }
 
   private void stop() {
+    api.stop();
     handlers.shutdown();
     boolean interrupted = false;
     while (!handlers.isTerminated()) { // none may use the model from here on

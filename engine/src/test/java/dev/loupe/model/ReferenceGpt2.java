@@ -37,12 +37,19 @@ public final class ReferenceGpt2 {
   }
 
   private final Change change;
+  private final boolean causal;
 
   public ReferenceGpt2(Checkpoint checkpoint, int[] ids) {
     this(checkpoint, checkpoint.config(), ids, (layer, heads) -> {});
   }
 
   public ReferenceGpt2(Checkpoint checkpoint, Gpt2Config config, int[] ids, Change change) {
+    this(checkpoint, config, ids, change, true);
+  }
+
+  public ReferenceGpt2(
+      Checkpoint checkpoint, Gpt2Config config, int[] ids, Change change, boolean causal) {
+    this.causal = causal;
     this.checkpoint = checkpoint;
     this.config = config;
     this.change = change;
@@ -113,7 +120,8 @@ public final class ReferenceGpt2 {
         double[] s = scores[layer][h][i];
         double[] p = attention[layer][h][i];
         double max = Double.NEGATIVE_INFINITY;
-        for (int j = 0; j <= i; j++) {
+        int keys = causal ? i + 1 : t;
+        for (int j = 0; j < keys; j++) {
           for (int e = 0; e < d; e++) {
             s[j] += qkv[i][h * d + e] * qkv[j][c + h * d + e];
           }
@@ -121,11 +129,11 @@ public final class ReferenceGpt2 {
           max = Math.max(max, s[j]);
         }
         double sum = 0;
-        for (int j = 0; j <= i; j++) {
+        for (int j = 0; j < keys; j++) {
           p[j] = Math.exp(s[j] - max);
           sum += p[j];
         }
-        for (int j = 0; j <= i; j++) {
+        for (int j = 0; j < keys; j++) {
           p[j] /= sum;
           for (int e = 0; e < d; e++) {
             out[i][h * d + e] += p[j] * qkv[j][2 * c + h * d + e];

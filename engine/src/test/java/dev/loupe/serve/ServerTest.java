@@ -67,7 +67,6 @@ class ServerTest {
   @ParameterizedTest
   @ValueSource(
       strings = {
-        "/",
         "/v1",
         "/v1/completions/",
         "/v1/chat/completions",

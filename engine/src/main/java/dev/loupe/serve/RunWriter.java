@@ -1,0 +1,242 @@
+package dev.loupe.serve;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonPrimitive;
+import dev.loupe.ActivationCache;
+import dev.loupe.Batcher;
+import dev.loupe.Generation;
+import dev.loupe.Loupe;
+import dev.loupe.Request;
+import dev.loupe.Token;
+import dev.loupe.ops.Mask;
+import dev.loupe.sampling.Sampling;
+import dev.loupe.text.Labels;
+import dev.loupe.weights.Gpt2Config;
+import java.time.Duration;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ConcurrentHashMap;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * {@code POST /api/runs}: writes a text, or takes one that is there, reads it whole, and keeps
+ * that. The answer is a stream of events: {@code prompt} with the tokens to read, {@code reading}
+ * with layers done, {@code token} for each that is written, and {@code done} with the run's name.
+ *
+ * <p>What is kept is made by one pass over the whole text, which on the CPU has the bits of the
+ * passes that wrote it, so that a run is the same whether it was written here or only read.
+ */
+final class RunWriter {
+  /** What the page begins with: a sentence that comes again, so that there is something to copy. */
+  private static final String EXAMPLE = "The priest is ready, sir. The priest";
+
+  private static final int EXAMPLE_TOKENS = 24;
+  private static final Sampling EXAMPLE_SAMPLING = Sampling.seeded(4).withTemperature(0.8);
+
+  private final Loupe loupe;
+  private final Batcher batcher;
+  private final Gpt2Config config;
+  private final Places places;
+  private final Metrics metrics;
+  private final Duration timeout;
+  private final Runs runs;
+  private final Object exampleLock = new Object();
+  private @Nullable RunSpec example;
+
+  RunWriter(
+      Loupe loupe, Batcher batcher, Places places, Metrics metrics, Duration timeout, Runs runs) {
+    this.loupe = loupe;
+    this.batcher = batcher;
+    this.places = places;
+    this.metrics = metrics;
+    this.timeout = timeout;
+    this.runs = runs;
+    config = loupe.info().config();
+  }
+
+  /** One text to write or to read. */
+  private record Job(RunSpec spec, int tokens, Sampling sampling) {}
+
+  private Job job(Fields fields) {
+    if (fields.get("text") != null && fields.get("ids") != null) {
+      throw ApiException.field("ids", null, "give text or ids, not both");
+    }
+    List<int[]> prompts =
+        new CompletionRequest.Prompts(loupe.tokenizer(), config)
+            .of(fields.get(fields.get("ids") == null ? "text" : "ids"));
+    if (prompts.size() != 1) {
+      throw ApiException.field("text", null, "one text, not %d".formatted(prompts.size()));
+    }
+    int[] ids = prompts.getFirst();
+    int tokens = (int) fields.whole("tokens", 0, 0, config.nPositions());
+    if (ids.length + tokens > config.nPositions()) {
+      throw ApiException.field(
+          fields.get("ids") == null ? "text" : "ids",
+          "context_length_exceeded",
+          "%d tokens and %d to write: the model reads %d"
+              .formatted(ids.length, tokens, config.nPositions()));
+    }
+    RunSpec spec = RunSpec.of(fields, ids, config);
+    if (tokens > 0 && spec.mask() != Mask.CAUSAL) {
+      throw ApiException.field("mask", null, "without the causal mask a text is only read");
+    }
+    if (tokens > 0 && spec.promptLength() < ids.length) {
+      throw ApiException.field(
+          "prompt_length", null, "what is to be continued is all prompt: leave prompt_length out");
+    }
+    Gpt2Config _ = spec.interventions().of(config); // refuses what the model has not
+    return new Job(spec, tokens, CompletionRequest.sampling(fields, loupe));
+  }
+
+  /**
+   * @throws ApiException if the request is wrong or can't be served
+   */
+  void answer(Exchange exchange) throws InterruptedException {
+    long deadline = System.nanoTime() + timeout.toNanos();
+    JsonObject done;
+    try (Places.Place place = places.enter()) {
+      Job job = job(Fields.parse(exchange.body()));
+      place.await(deadline);
+      long start = System.nanoTime();
+      try {
+        done = run(job, new Events(exchange, deadline));
+      } catch (CancellationException e) {
+        throw exchange.isCancelled()
+            ? Completions.closing()
+            : ApiException.failed(503, "timeout", "the time of the request was up");
+      } finally {
+        metrics.ran(System.nanoTime() - start);
+      }
+    }
+    exchange.event(Exchange.GSON.toJson(done));
+    exchange.endEvents();
+  }
+
+  private JsonObject run(Job job, Events events) throws InterruptedException {
+    events.prompt(job.spec);
+    RunSpec spec = job.spec;
+    String finish = "length";
+    if (job.tokens > 0) {
+      Request request =
+          spec.request().tokens(job.tokens).sampling(job.sampling).logprobs(0).listener(events);
+      Generation written = batcher.run(request).getFirst();
+      finish = written.finish().name().toLowerCase(Locale.ROOT);
+      spec = spec.with(written.tokens().stream().map(Token::id).toList());
+    }
+    metrics.tokens(job.spec.ids().size(), spec.ids().size() - job.spec.ids().size());
+    JsonObject done = new JsonObject();
+    done.addProperty("event", "done");
+    done.addProperty("id", keep(spec, events));
+    done.addProperty("finish", finish);
+    return done;
+  }
+
+  /** Reads a text, unless that was done, and keeps what it takes to look at it. */
+  private String keep(RunSpec spec, Request.Listener listener) throws InterruptedException {
+    String id = spec.id(loupe.info());
+    if (runs.look(all -> all.has(id))) {
+      return id;
+    }
+    ActivationCache cache =
+        loupe.cache(spec.request().mask(spec.mask()).logprobs(Workbench.top()).listener(listener));
+    try {
+      runs.look(
+          all -> {
+            all.keep(new Runs.Run(id, spec, cache, new ConcurrentHashMap<>()));
+            return true;
+          });
+    } catch (InterruptedException e) {
+      cache.close();
+      throw e;
+    }
+    return id;
+  }
+
+  /**
+   * The name of the run that the page begins with, which is made when somebody asks for it first;
+   * empty where the model has no room for it.
+   */
+  Optional<String> example() throws InterruptedException {
+    synchronized (exampleLock) {
+      if (example == null) {
+        int[] ids = loupe.tokenizer().encode(EXAMPLE, false);
+        int tokens = Math.min(EXAMPLE_TOKENS, config.nPositions() - ids.length);
+        if (tokens < 1) {
+          return Optional.empty();
+        }
+        Request request = Request.ids(ids).tokens(tokens).sampling(EXAMPLE_SAMPLING);
+        List<Integer> all = loupe.run(request).getFirst().tokens().stream().map(Token::id).toList();
+        example = new RunSpec(all, ids.length, List.of(), 0, Mask.CAUSAL);
+      }
+      return Optional.of(keep(example, Request.Listener.NONE));
+    }
+  }
+
+  /** Tells the client how far a run is; ends it when nobody wants it or its time is up. */
+  private final class Events implements Request.Listener {
+    private final Exchange exchange;
+    private final long deadline;
+    private int at; // index of the next token
+
+    Events(Exchange exchange, long deadline) {
+      this.exchange = exchange;
+      this.deadline = deadline;
+    }
+
+    private void event(String name, JsonObject json) {
+      if (exchange.status() == 0) {
+        exchange.beginEvents();
+      }
+      json.addProperty("event", name);
+      exchange.event(Exchange.GSON.toJson(json));
+    }
+
+    void prompt(RunSpec spec) {
+      int[] ids = spec.ids().stream().mapToInt(Integer::intValue).toArray();
+      at = ids.length;
+      List<String> labels = Labels.of(loupe.tokenizer(), ids);
+      JsonArray tokens = new JsonArray();
+      for (int i = 0; i < ids.length; i++) {
+        JsonObject token = new JsonObject();
+        token.addProperty("id", ids[i]);
+        token.addProperty("label", labels.get(i));
+        token.addProperty("generated", i >= spec.promptLength());
+        tokens.add(token);
+      }
+      JsonObject json = new JsonObject();
+      json.add("tokens", tokens);
+      event("prompt", json);
+    }
+
+    private boolean isOver() {
+      return exchange.isCancelled() || System.nanoTime() - deadline > 0;
+    }
+
+    @Override
+    public boolean reading(int layersDone, int layers) {
+      JsonObject json = new JsonObject();
+      json.addProperty("done", layersDone);
+      json.addProperty("layers", layers);
+      event("reading", json);
+      return !isOver();
+    }
+
+    @Override
+    public void token(int sample, int id, double logprob) {
+      JsonObject json = new JsonObject();
+      json.addProperty("index", at++);
+      json.addProperty("id", id);
+      json.addProperty("label", Labels.label(loupe.tokenizer(), id));
+      json.add("logprob", new JsonPrimitive(logprob));
+      event("token", json);
+    }
+
+    @Override
+    public boolean text(int sample, String piece) {
+      return !isOver();
+    }
+  }
+}

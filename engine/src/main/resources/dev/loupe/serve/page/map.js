@@ -1,0 +1,425 @@
+// The map of one head: rows are queries, columns the keys that they read. Cells lie on one canvas, the
+// crosshair on another, so that a moving pointer repaints no cell.
+import { html, render, nothing } from './lit-html.js';
+import { state, update, subscribe, shown, rowOf } from './state.js';
+import { beside, cached, onArrival, retry, want } from './tiles.js';
+import { paintCells, thumbnail, tokensAt } from './cells.js';
+import { byteColours, css, valueOf, RANKS } from './colour.js';
+import { axes, drawLabels, hatching, labelFont, rising, widestLabel, axisLabel } from './axes.js';
+import { drawLegend, legendWords } from './legend.js';
+import { exact, headName, sentence, signed, tokenWords } from './words.js';
+
+const MOST = 64; // CSS pixels of a cell, at most
+const HATCH_FROM = 6;
+
+let box, cells, marks, ramp, foot, failures;
+let image = null, drawn = '', arrived = false, frame = 0, pointer = null;
+
+/** Device pixels: the plot from (left, top), and where it begins in tokens. */
+export const view = { scale: 1, wish: 1, fit: 1, row: 0, column: 0, left: 0, top: 0, bottom: 0, width: 0, height: 0, side: 0, across: 0, zoomed: false };
+const ratio = () => window.devicePixelRatio || 1;
+
+/** What is drawn: the head that is selected or previewed, of a run or of the difference of two. */
+export function source() {
+  const { layer, head } = { ...state, ...state.hover };
+  return { run: state.run, base: beside(), layer, head, shift: state.ignoreFirst ? 1 : 0, end: state.step };
+}
+
+export function mount(element) {
+  box = part('div', 'map-box');
+  box.tabIndex = 0;
+  box.setAttribute('role', 'application');
+  box.setAttribute('aria-roledescription', 'attention map');
+  cells = part('canvas');
+  marks = part('canvas', 'marks');
+  failures = part('div', 'failures');
+  box.append(cells, marks, failures);
+  foot = part('div', 'map-foot');
+  ramp = part('canvas', 'ramp');
+  ramp.setAttribute('aria-hidden', 'true');
+  element.append(box, foot);
+  listen();
+  new ResizeObserver(() => { if (state.run && box.clientWidth) resized(); }).observe(box);
+  addEventListener('resize', () => { if (state.run && box.clientWidth) resized(); });
+  onArrival(path => {
+    if (path.includes('/rows?')) return;
+    arrived = true;
+    schedule();
+  });
+  subscribe((_, names) => {
+    if (!state.run || state.view !== 'map') {
+      want('map', []);
+      return;
+    }
+    if (names.has('run')) { // two frames on: the ribbon and the grid have enough to do for one each
+      requestAnimationFrame(() => requestAnimationFrame(() => { if (box.clientWidth) resized(); }));
+      return;
+    }
+    if (names.has('view') || names.has('gridOpen')) layout();
+    if (names.has('rows') && pointer) preview(pointer);
+    if ((names.has('query') || names.has('key')) && !state.hover) reveal();
+    paint();
+  });
+}
+
+function part(tag, className = '') {
+  const e = document.createElement(tag);
+  e.className = className;
+  return e;
+}
+
+// ---- what is in view
+
+/** Whole pixels, so that cells are all alike, but where that would cost much of the size. */
+const whole = scale => Math.floor(scale) > 0.88 * scale ? Math.floor(scale) : scale;
+
+let widest = { run: null, width: 0 };
+function layout() {
+  const d = ratio(), T = state.run.tokens.length, width = box.clientWidth;
+  if (!width) return;
+  if (widest.run !== state.run) {
+    widest = { run: state.run, width: widestLabel(state.run) };
+    view.zoomed = false;
+  }
+  view.left = Math.round(Math.min(widest.width + 10, width * 0.25, 120) * d);
+  view.bottom = Math.round(Math.min(widest.width + 10, 100) * d);
+  view.top = Math.round(8 * d); // half a line, for the first label
+  view.across = Math.round(width * d) - view.left - view.top;
+  view.side = Math.max(32, Math.min(view.across, Math.round(Math.max(320, innerHeight - 230) * d)));
+  view.fit = whole(Math.min(view.side / T, MOST * d));
+  const w = Math.round(width * d), h = view.top + Math.min(view.side, Math.ceil(view.fit * T)) + view.bottom;
+  box.style.height = `${h / d}px`;
+  for (const canvas of [cells, marks]) {
+    canvas.width = w;
+    canvas.height = h;
+  }
+  setScale(view.zoomed ? view.wish : 0);
+}
+
+/** Sets the scale, at the whole map at least, and keeps the view inside. */
+function setScale(wish) {
+  const T = state.run.tokens.length;
+  view.zoomed = wish > view.fit;
+  view.wish = Math.max(view.fit, Math.min(wish, MOST * ratio()));
+  view.scale = view.zoomed ? Math.max(view.fit, whole(view.wish)) : view.fit;
+  view.width = Math.max(1, Math.min(view.zoomed ? view.across : view.side, Math.floor(view.scale * T + 1e-6)));
+  view.height = Math.max(1, Math.min(view.side, Math.floor(view.scale * T + 1e-6)));
+  box.classList.toggle('zoomed', view.zoomed);
+  moveTo(view.row, view.column);
+}
+
+/** Puts the corner at a token, by whole pixels, so that cells keep their shape while they move. */
+function moveTo(row, column) {
+  const T = state.run.tokens.length;
+  const inside = (from, length) => Math.round(Math.max(0, Math.min(from, T - length / view.scale)) * view.scale) / view.scale;
+  view.row = inside(row, view.height);
+  view.column = inside(column, view.width);
+}
+
+/** Zooms by a factor and keeps what lies under a point of the plot where it is. */
+function zoom(factor, x = view.width / 2, y = view.height / 2) {
+  const row = view.row + y / view.scale, column = view.column + x / view.scale;
+  setScale(view.wish * factor);
+  moveTo(row - y / view.scale, column - x / view.scale);
+  schedule();
+}
+const zoomToSelection = factor => {
+  const { query, key } = shown();
+  zoom(factor, Math.max(0, Math.min(view.width, (key + 0.5 - view.column) * view.scale)), Math.max(0, Math.min(view.height, (query + 0.5 - view.row) * view.scale)));
+};
+function fit() {
+  setScale(0);
+  schedule();
+}
+
+/** Moves the view so that the selection is in it. */
+function reveal() {
+  if (!view.zoomed) return;
+  const { query, key } = shown(), rows = view.height / view.scale, columns = view.width / view.scale;
+  const near = (from, length, at) => at < from ? at : at + 1 > from + length ? at + 1 - length : from;
+  moveTo(near(view.row, rows, query), key < 0 ? view.column : near(view.column, columns, key));
+}
+
+// ---- drawing
+
+function schedule() {
+  frame ||= requestAnimationFrame(() => {
+    frame = 0;
+    if (state.run && state.view === 'map') paint();
+  });
+}
+
+function resized() {
+  layout();
+  drawn = '';
+  paint(); // at once: a resized canvas is blank until then
+}
+
+/** The largest value of a head but for its first row, which reads itself alone; from a small tile. */
+function largestOf({ run, base, layer, head, shift }) {
+  const T = run.tokens.length, from = T > 1 && run.mask !== 'none' ? 1 : 0;
+  const path = `/api/runs/${run.id}/tile?l=${layer}&h=${head}&r=${from}-${T}&c=${Math.min(shift, T - 1)}-${T}&by=${Math.ceil(T / 256)}`
+    + (base ? `&minus=${base.id}` : '');
+  const data = cached(path), ranks = RANKS[Boolean(base)];
+  let best = 0;
+  for (const byte of data ?? []) if (ranks[byte] > ranks[best]) best = byte;
+  return { path, largest: data ? Math.max(1e-4, Math.abs(valueOf(best, Boolean(base)))) : 1 };
+}
+
+/** From a byte to its colour now, and the end of the scale. */
+export function mapColours(of = source()) {
+  const end = state.scale === 'head' ? largestOf(of) : { path: null, largest: 1 };
+  return { ...end, colours: byteColours(Boolean(of.base), state.scale, end.largest) };
+}
+
+function paint() {
+  if (!view.width) layout();
+  if (!view.width) return;
+  const of = source(), scale = mapColours(of);
+  const now = [of.run.id, of.base?.id, of.layer, of.head, of.shift, of.end, state.scale, scale.largest, state.palette,
+    view.scale, view.row, view.column, view.width, view.height, view.left].join(' ');
+  if (now !== drawn || arrived) {
+    drawCells(of, scale);
+    ramps(of, scale.largest);
+    drawn = now;
+    arrived = false;
+  }
+  drawMarks();
+  drawFoot();
+}
+
+function drawCells(of, { path, colours }) {
+  const g = cells.getContext('2d');
+  if (image?.width !== view.width || image.height !== view.height) image = new ImageData(view.width, view.height);
+  const { run, layer, head } = of;
+  const result = paintCells(image, view, of, colours, of.base || of.shift ? null : thumbnail(state.info, run, layer, head));
+  want('map', path ? [path, ...result.wanted] : result.wanted);
+  g.setTransform(1, 0, 0, 1, 0, 0);
+  g.clearRect(0, 0, cells.width, cells.height);
+  g.putImageData(image, view.left, view.top);
+  g.translate(view.left, view.top);
+  hatch(g, view, of, ratio());
+  for (const tile of result.failed) hatching(g, ratio(), rectOf(tile));
+  drawLabels(g, view, run, ratio());
+  drawFailures(result.failed);
+}
+
+/** Lines over what is not there to read: later tokens, and the first where it is left out. */
+export function hatch(g, { scale, row, column, width, height }, { run, shift, end }, d) {
+  const down = Math.min(height, (end - row) * scale), across = Math.min(width, (end - column) * scale);
+  if (run.mask !== 'none' && scale >= HATCH_FROM * d) {
+    const steps = [];
+    for (let q = Math.floor(row); q < row + down / scale; q++) {
+      const x = Math.max(0, (q + 1 - column) * scale), y = Math.max(0, (q - row) * scale);
+      steps.push([x, y, across - x, Math.min(down, (q + 1 - row) * scale) - y]);
+    }
+    hatching(g, d, ...steps);
+  }
+  if (shift && column < 1) {
+    const x = -column * scale, rect = [0, 0, Math.max(x + scale, 1), down];
+    g.fillStyle = css('--mask');
+    g.fillRect(...rect);
+    hatching(g, d, rect);
+  }
+}
+
+function rectOf({ i, j, by, shift, rows, columns }) {
+  const x = Math.max(0, (shift + j * 256 * by - view.column) * view.scale), y = Math.max(0, (i * 256 * by - view.row) * view.scale);
+  return [x, y, Math.min(view.width, (shift + (j * 256 + columns) * by - view.column) * view.scale) - x,
+    Math.min(view.height, (i * 256 + rows) * by * view.scale - view.row * view.scale) - y];
+}
+
+function drawFailures(tiles) {
+  render(tiles.length === 0 ? nothing : html`<button type="button" @click=${retry}>
+    ${tiles.length === 1 ? 'A part' : `${tiles.length} parts`} of this map did not come. Retry</button>`, failures);
+}
+
+/** Divider between prompt and generated, crosshair, and the labels of what it is at. */
+function drawMarks() {
+  const g = marks.getContext('2d'), d = ratio(), { run } = state, { query, key } = shown();
+  g.setTransform(1, 0, 0, 1, 0, 0);
+  g.clearRect(0, 0, marks.width, marks.height);
+  g.translate(view.left, view.top);
+  const { scale, row, column, width, height } = view;
+  if (run.prompt_length > 0 && run.prompt_length < run.tokens.length) {
+    const x = (run.prompt_length - column) * scale, y = (run.prompt_length - row) * scale;
+    g.strokeStyle = css('--written');
+    g.lineWidth = Math.max(1, d);
+    g.setLineDash([4 * d, 3 * d]);
+    g.beginPath();
+    if (y > 0 && y < height) { g.moveTo(0, y); g.lineTo(width, y); }
+    if (x > 0 && x < width) { g.moveTo(x, 0); g.lineTo(x, height); }
+    g.stroke();
+    g.setLineDash([]);
+  }
+  if (query >= state.step) return;
+  const y = (query - row) * scale, x = (key - column) * scale;
+  const inRows = y + scale > 0 && y < height, inColumns = key >= 0 && x + scale > 0 && x < width;
+  const edge = (px, length) => Math.max(0, Math.min(px, length));
+  g.lineWidth = 2 * d;
+  if (inRows) {
+    const end = run.mask === 'none' ? width : edge((query + 1 - column) * scale, width);
+    outline(g, 0, edge(y, height), end, edge(y + scale, height) - edge(y, height), d);
+  }
+  if (inColumns && inRows) outline(g, edge(x, width), edge(y, height), edge(x + scale, width) - edge(x, width), edge(y + scale, height) - edge(y, height), d);
+  if (inColumns) {
+    const from = inRows ? edge(y + scale, height) + d : 0, middle = edge(x + scale / 2, width);
+    g.globalAlpha = 0.6; // down to the label: a cell may be no more than a pixel
+    g.fillStyle = css('--accent');
+    g.fillRect(Math.round(middle - d / 2), from, d, Math.max(0, height - from));
+    g.globalAlpha = 1;
+  }
+  labelFont(g, d);
+  if (inRows) mark(g, axes(view, run, d).rows, edge(y + scale / 2, height), query, false);
+  if (inColumns) mark(g, axes(view, run, d).columns, edge(x + scale / 2, width), key, true);
+}
+
+function outline(g, x, y, w, h, d) {
+  if (w <= 0) return;
+  const grow = h < HATCH_FROM * d || w < HATCH_FROM * d ? 2 * d : 0;
+  for (const [colour, width] of [[css('--ground'), 4 * d], [css('--accent'), 2 * d]]) { // legible on any cell
+    g.strokeStyle = colour;
+    g.lineWidth = width;
+    g.strokeRect(x - grow / 2, y - grow / 2, w + grow, h + grow);
+  }
+}
+
+/** Writes a label where the crosshair is, over those that it would touch. */
+function mark(g, labels, at, token, below) {
+  const d = ratio(), reach = 8 * d;
+  g.fillStyle = css('--ground');
+  const cover = p => below ? g.fillRect(p - reach, view.height + 3 * d, 2 * reach, view.bottom) : g.fillRect(-view.left, p - reach, view.left - 4 * d, 2 * reach);
+  cover(at);
+  for (const other of labels) if (Math.abs(other.at - at) < 2 * reach) cover(other.at);
+  g.fillStyle = css('--text');
+  if (below) rising(g, axisLabel(g, state.run, token, view.bottom - 8 * d), at, view.height + 7 * d);
+  else g.fillText(axisLabel(g, state.run, token, view.left - 10 * d), -7 * d, at);
+}
+
+// ---- around the canvas
+
+let ramped = '';
+function ramps({ base }, largest) {
+  const now = [Boolean(base), largest, state.scale, state.palette, view.across].join(' ');
+  if (now === ramped) return;
+  ramped = now;
+  drawLegend(ramp, box.clientWidth, Boolean(base), largest, ratio());
+}
+
+function drawFoot() {
+  const selection = shown();
+  box.setAttribute('aria-label', `Head ${headName(selection.layer, selection.head)}. ${sentence(selection)}`);
+  render(html`
+    <div class=${`map-line${beside() ? ' two' : ''}`}><p class="readout">${readout(selection)}</p>
+      <span class="together" role="group" aria-label="Zoom">
+        <button type="button" aria-label="Zoom out" ?disabled=${!view.zoomed} @click=${() => zoomToSelection(1 / 1.6)}>−</button>
+        <button type="button" aria-label="Zoom in" ?disabled=${view.wish >= MOST * ratio()} @click=${() => zoomToSelection(1.6)}>+</button>
+        <button type="button" ?disabled=${!view.zoomed} @click=${fit}>Fit</button></span></div>
+    ${ramp}
+    <p class="muted">${legendWords(Boolean(beside()), view.scale)}</p>`, foot);
+}
+
+function readout({ layer, head, query, key, row }) {
+  if (!row || key < 0) return html`${tokenWords(query)} reads …`;
+  const before = beside() && rowOf(layer, head, query, state.base);
+  return html`${tokenWords(query)} reads ${tokenWords(key)}: <b>${exact(row[key])}</b>${before
+    ? html`, before the changes ${exact(before[key])} (${signed(row[key] - before[key], 3)})` : nothing}`;
+}
+
+// ---- input
+
+/** Where in the plot a pointer is, in device pixels. */
+function placeOf(e) {
+  const bounds = box.getBoundingClientRect();
+  return [Math.floor((e.clientX - bounds.left) * ratio()) - view.left, Math.floor((e.clientY - bounds.top) * ratio()) - view.top];
+}
+
+/** The query and key at a place; where a pixel is more than one, those of the largest weight. */
+function cellAt([x, y]) {
+  const { run } = state;
+  if (x < 0 || y < 0 || x >= view.width || y >= view.height) return null;
+  const queries = tokensAt(y, view.row, view.scale, 0), keys = tokensAt(x, view.column, view.scale, state.ignoreFirst ? 1 : 0);
+  const { layer, head } = shown();
+  let best = null;
+  for (let query = queries[0]; query < Math.min(queries[1], state.step); query++) {
+    const row = rowOf(layer, head, query);
+    for (let key = keys[0]; key < Math.min(keys[1], state.step, run.mask === 'none' ? run.tokens.length : query + 1); key++) {
+      const weight = row ? row[key] : -1;
+      if (!best || weight > best.weight) best = { query, key, weight };
+    }
+  }
+  return best && { query: best.query, key: best.key };
+}
+
+function preview(place) {
+  const cell = place && cellAt(place);
+  if (cell?.query === state.hover?.query && cell?.key === state.hover?.key) return;
+  update({ hover: cell }, { history: 'none' });
+}
+
+function listen() {
+  const fingers = new Map();
+  let drag = null;
+  const spreadOf = () => {
+    const [a, b] = [...fingers.values()];
+    return { far: Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY), middle: { clientX: (a.clientX + b.clientX) / 2, clientY: (a.clientY + b.clientY) / 2 } };
+  };
+  box.addEventListener('pointerdown', e => {
+    if (!state.run || e.button !== 0 || e.target.closest('button')) return;
+    fingers.set(e.pointerId, e);
+    drag = { x: e.clientX, y: e.clientY, row: view.row, column: view.column, moved: fingers.size > 1 };
+  });
+  box.addEventListener('pointermove', e => {
+    if (!state.run) return;
+    if (fingers.size === 2 && fingers.has(e.pointerId)) {
+      const before = spreadOf();
+      fingers.set(e.pointerId, e);
+      const after = spreadOf();
+      zoom(after.far / Math.max(1, before.far), ...placeOf(after.middle));
+      return;
+    }
+    if (drag && fingers.has(e.pointerId)) {
+      if (!drag.moved && Math.hypot(e.clientX - drag.x, e.clientY - drag.y) > 4) {
+        drag.moved = true;
+        box.setPointerCapture(e.pointerId);
+        pointer = null;
+        preview(null);
+      }
+      if (drag.moved) {
+        if (!view.zoomed) return;
+        const d = ratio() / view.scale;
+        moveTo(drag.row - (e.clientY - drag.y) * d, drag.column - (e.clientX - drag.x) * d);
+        schedule();
+        return;
+      }
+    }
+    if (e.pointerType !== 'mouse') return;
+    pointer = placeOf(e);
+    preview(pointer);
+  });
+  const up = e => {
+    const cell = drag && !drag.moved && e.type === 'pointerup' && fingers.has(e.pointerId) ? cellAt(placeOf(e)) : null;
+    fingers.delete(e.pointerId);
+    drag = null;
+    if (cell) update({ ...cell, hover: null }, { history: 'push' });
+  };
+  box.addEventListener('pointerup', up);
+  box.addEventListener('pointercancel', up);
+  box.addEventListener('pointerleave', () => {
+    pointer = null;
+    if (state.hover?.query !== undefined) update({ hover: null }, { history: 'none' });
+  });
+  box.addEventListener('wheel', e => {
+    if (!state.run || (e.deltaY > 0 && !view.zoomed)) return; // the whole map is shown: the page scrolls
+    e.preventDefault();
+    const lines = e.deltaMode === 1 ? 24 : 1;
+    zoom(Math.exp(-Math.max(-80, Math.min(e.deltaY * lines, 80)) * (e.ctrlKey ? 0.01 : 0.004)), ...placeOf(e));
+  }, { passive: false });
+  box.addEventListener('dblclick', fit);
+  box.addEventListener('keydown', e => {
+    if (e.ctrlKey || e.metaKey || e.altKey || !['+', '=', '-', '0'].includes(e.key)) return;
+    e.preventDefault();
+    if (e.key === '0') fit();
+    else zoomToSelection(e.key === '-' ? 1 / 1.6 : 1.6);
+  });
+}

@@ -1,0 +1,164 @@
+// One selection drives every view, and lives in the address. Views read `state`, never write it:
+// update() does, and all who subscribed run once in the next frame.
+export { rowOf } from './tiles.js'; // rowOf(layer, head, query, run = state.run): Float32Array, or null until it came
+import { rowOf } from './tiles.js';
+
+export const state = {
+  info: null, heads: null, // what /api/info and /api/heads answered
+  run: null, // as /api/runs/ID answers; while comparing, the changed one
+  stats: null, // /stats of run; null while it loads
+  base: null, compare: null, // while comparing: the run of the model as it is, and what /compare answered
+  written: null, // {base, run}: two texts, each written by its own model, under the ribbon
+  layer: 0, head: 0, query: 0, key: -1, // key -1: whatever the query reads most
+  step: 0, // tokens shown; rows and keys from here on are clipped
+  view: 'map', // 'map', 'lines', 'lens'; on narrow screens also 'grid'
+  scale: 'sqrt', // 'sqrt', 'linear', 'head'
+  ignoreFirst: false, rowMode: false, sort: 'place', onRepeated: false, gridOpen: false,
+  hover: null, // {layer, head, query, key}, some of them: under the pointer, shown and not selected
+  changes: [], // heads chosen for ablation, as the API takes them; run or not yet
+  rows: 0, // raised when rows arrived from the server
+  palette: '', // 'light' or 'dark', as the page looks now
+  draft: null, // {tokens, prompt_length} of a run that is being made; the other views still show `run`
+  why: null, // the token whose choice the inspector explains, by row why - 1
+  busy: null, // {what, done, of}
+  error: null, // one sentence
+};
+
+const subscribers = [];
+const changed = new Set();
+let frame = 0, record = 'none';
+
+/** Calls fn(state, names that changed) in the frame after an update. */
+export function subscribe(fn) {
+  subscribers.push(fn);
+}
+
+/** Merges changes. history: 'push' makes a step that Back returns to, 'none' leaves the address alone. */
+export function update(changes, { history = 'replace' } = {}) {
+  for (const [name, value] of Object.entries(changes)) {
+    if (Object.is(state[name], value)) continue;
+    state[name] = value;
+    changed.add(name);
+  }
+  if (history !== 'none' && record !== 'push') record = history;
+  frame ||= requestAnimationFrame(flush);
+}
+
+function flush() {
+  frame = 0;
+  const names = new Set(changed);
+  changed.clear();
+  if (record !== 'none' && state.run && state.info) write(record === 'push');
+  record = 'none';
+  for (const fn of subscribers) fn(state, names);
+}
+
+/** The keys of a row by weight, largest first; the first token left out where it is ignored and not alone. */
+export function topKeys(row, count, query = row.length - 1) {
+  const keys = [];
+  for (let key = state.ignoreFirst && query > 0 ? 1 : 0; key < row.length; key++) {
+    if (key >= state.step) break;
+    let place = keys.length;
+    while (place > 0 && row[keys[place - 1]] < row[key]) place--;
+    if (place < count) {
+      keys.splice(place, 0, key);
+      if (keys.length > count) keys.pop();
+    }
+  }
+  return keys;
+}
+
+/** What to show now: the selection under what the pointer previews, with its row, and its key settled. */
+export function shown() {
+  const { layer, head, query, key } = { ...state, ...state.hover };
+  const row = state.run && query < state.run.tokens.length ? rowOf(layer, head, query) : null;
+  const top = row ? topKeys(row, 1, query)[0] : -1;
+  const asked = state.hover && state.hover.key === undefined ? -1 : key;
+  return { layer, head, query, row, top, key: asked < 0 || (row && asked >= row.length) ? top : asked };
+}
+
+// ---- the address
+
+/** Which ablations, for the address: 2.1 is zero, 2.1m is mean. */
+const spell = changes => changes.map(c => `${c.layer}.${c.head}${c.mean ? 'm' : c.factor ? `*${c.factor}` : ''}`).join('_');
+function parseChanges(text) {
+  return (text || '').split('_').flatMap(part => {
+    const [, layer, head, mean, factor] = /^(\d+)\.(\d+)(m?)(?:\*([\d.]+))?$/.exec(part) ?? [];
+    if (layer === undefined) return [];
+    return [{ layer: Number(layer), head: Number(head), ...(mean ? { mean: true } : { factor: Number(factor ?? 0) }) }];
+  });
+}
+
+const spelled = new WeakMap();
+function ids(run) {
+  if (!spelled.has(run)) {
+    let bytes = '';
+    for (const { id } of run.tokens) bytes += String.fromCharCode(id & 255, id >> 8);
+    spelled.set(run, btoa(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, ''));
+  }
+  return spelled.get(run);
+}
+function parseIds(text) {
+  try {
+    const bytes = atob(text.replaceAll('-', '+').replaceAll('_', '/'));
+    return Array.from({ length: bytes.length >> 1 }, (_, i) => bytes.charCodeAt(2 * i) | bytes.charCodeAt(2 * i + 1) << 8);
+  } catch {
+    return [];
+  }
+}
+
+/** What tells this model from another in a link. */
+export const modelKey = () => (state.info.sha256 ?? state.info.model).slice(0, 12);
+
+/** The fragment that shows what is shown now. */
+function fragment() {
+  const { run } = state, T = run.tokens.length;
+  const parts = [`m=${modelKey()}`, `t=${ids(run)}`];
+  if (run.prompt_length !== T) parts.push(`p=${run.prompt_length}`);
+  if (run.changes.length) parts.push(`x=${spell(run.changes)}`);
+  if (run.n_head !== state.info.n_head) parts.push(`n=${run.n_head}`);
+  if (run.mask === 'none') parts.push('mask=none');
+  if (state.base) parts.push('c=1');
+  parts.push(`l=${state.layer}`, `h=${state.head}`, `q=${state.query}`);
+  if (state.key >= 0) parts.push(`k=${state.key}`);
+  if (state.step < T) parts.push(`s=${state.step}`);
+  if (state.view !== 'map') parts.push(`v=${state.view}`);
+  if (state.ignoreFirst) parts.push('i=1');
+  return `#${parts.join('&')}`;
+}
+
+/** What an address asks for, or null. */
+export function parse(hash) {
+  const ask = new URLSearchParams(hash.slice(1));
+  if (!ask.get('t')) return null;
+  const number = (name, otherwise) => /^\d{1,9}$/.test(ask.get(name) ?? '') ? Number(ask.get(name)) : otherwise;
+  const tokens = parseIds(ask.get('t'));
+  return {
+    model: ask.get('m') ?? '', ids: tokens, prompt_length: Math.min(number('p', tokens.length), tokens.length),
+    changes: parseChanges(ask.get('x')), n_head: number('n', 0), mask: ask.get('mask') === 'none' ? 'none' : 'causal',
+    compare: ask.get('c') === '1',
+    selection: {
+      layer: number('l', 0), head: number('h', 0), query: number('q', tokens.length - 1), key: number('k', -1),
+      step: number('s', tokens.length), view: ['lines', 'lens', 'grid'].includes(ask.get('v')) ? ask.get('v') : 'map',
+      ignoreFirst: ask.get('i') === '1',
+    },
+  };
+}
+
+let held = 0, last = 0;
+function write(push) {
+  const hash = fragment();
+  if (hash === location.hash) return;
+  clearTimeout(held);
+  if (push) {
+    history.pushState(null, '', hash);
+    return;
+  }
+  // Browsers forbid more than about a hundred a half minute; a key held down writes more.
+  const put = () => {
+    last = Date.now();
+    history.replaceState(null, '', fragment());
+  };
+  if (Date.now() - last > 400) put();
+  else held = setTimeout(put, 400);
+}
