@@ -19,7 +19,8 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "serve",
     description = {
-      "Serve the model over HTTP, as OpenAI's completions API.",
+      "Show the workbench in a browser: what the model writes, and what it attended to;",
+      "and serve the model over HTTP, as OpenAI's completions API.",
       "Prints its address when it listens; Ctrl-C ends it, and what runs ends with what it has."
     },
     optionListHeading = "%n",
@@ -97,6 +98,9 @@ final class ServeCommand implements Callable<Integer> {
       server.prepare();
       interrupt.onlyAsk();
       terminal.print("%s is served at %s\n".formatted(options.model(), server.address()));
+      if (!quiet) {
+        terminal.say("[open that in a browser for the workbench; Ctrl-C ends it]");
+      }
       while (!interrupt.asked()) {
         Thread.sleep(50);
       }

@@ -97,7 +97,7 @@ class ServeCommandTest {
     }
     assertTrue(process.waitFor(20, TimeUnit.SECONDS));
     assertEquals(Interrupt.EXIT_CODE, process.exitValue());
-    assertEquals("", child.said());
+    assertEquals("[open that in a browser for the workbench; Ctrl-C ends it]\n", child.said());
   }
 
   @Test
@@ -124,7 +124,7 @@ class ServeCommandTest {
       HttpRequest right = post(address, body, "Authorization", "Bearer s3cret");
       assertEquals(200, client.send(right, BodyHandlers.ofString()).statusCode());
       assertEquals(401, client.send(post(address, body), BodyHandlers.ofString()).statusCode());
-      assertEquals("", child.said());
+      assertEquals("[open that in a browser for the workbench; Ctrl-C ends it]\n", child.said());
     } finally {
       process.destroy();
       assertTrue(process.waitFor(20, TimeUnit.SECONDS));
