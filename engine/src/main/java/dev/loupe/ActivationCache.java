@@ -41,6 +41,7 @@ public final class ActivationCache implements AutoCloseable {
   private final Tensor logits; // [LOGIT_ROWS, V]
   private final List<AttentionInput> inputs = new ArrayList<>(); // of each layer
   private final List<Tensor> lse = new ArrayList<>(); // of each layer [T, H]
+  private final Tensor room; // for rows that are rebuilt
   private final float[] row; // of logits
   private final List<Token> tokens;
   private final int promptLength;
@@ -63,6 +64,7 @@ public final class ActivationCache implements AutoCloseable {
       x = arena.allocate(ids.length, config.nEmbd());
       normed = arena.activations(rows, config.nEmbd());
       logits = arena.allocate(rows, config.vocabSize());
+      room = arena.allocate(1, Math.toIntExact(roomFor(ids.length, config.nHead()) / Float.BYTES));
       reading.read((ops, in, of) -> keep(ops, in, of, request.listener));
       kv.extend(batch);
       model.ops().copy(reading.activations().x(), x);
@@ -71,6 +73,17 @@ public final class ActivationCache implements AutoCloseable {
       arena.close();
       throw e;
     }
+  }
+
+  /** Bytes: at least a row of every head, and no more than there are rows. */
+  private static long roomFor(int tokens, int heads) {
+    long bytesOfRow = (long) Float.BYTES * heads * columns(tokens);
+    return Math.clamp(CHUNK_BYTES, bytesOfRow, bytesOfRow * tokens);
+  }
+
+  /** Rows begin at multiples of 16 elements, so that kernels can write them by vectors. */
+  private static int columns(int keys) {
+    return Math.ceilDiv(keys, 16) * 16;
   }
 
   private void keep(Ops ops, AttentionInput in, Tensor of, Request.Listener listener) {
@@ -185,22 +198,20 @@ public final class ActivationCache implements AutoCloseable {
   public void rebuild(int layer, int[] heads, int from, int to, AttentionSink sink) {
     requireHere(layer, heads, from, to);
     int keys = keys(to - 1);
-    int columns = Math.ceilDiv(keys, 16) * 16; // so that kernels can write by vectors
+    int columns = columns(keys);
     long bytesOfRow = (long) Float.BYTES * heads.length * columns;
-    int most = Math.clamp(CHUNK_BYTES / bytesOfRow, 1, to - from);
+    long fit = (long) Float.BYTES * room.cols() / bytesOfRow;
+    int most = Math.clamp(fit, 1, to - from);
     float[] weights = new float[keys];
     Ops ops = model.ops();
-    try (TensorArena scratch = ops.arena()) {
-      Tensor room = scratch.allocate(heads.length * most, columns);
-      for (int at = from; at < to; at += most) {
-        int rows = Math.min(most, to - at);
-        Tensor out = room.rows(0, heads.length * rows);
-        ops.probabilities(inputs.get(layer), lse.get(layer), heads, at, rows, out);
-        for (int i = 0; i < heads.length * rows; i++) {
-          int query = at + i % rows;
-          ops.read(out, i, weights, keys(query));
-          sink.row(0, layer, heads[i / rows], query, weights);
-        }
+    for (int at = from; at < to; at += most) {
+      int rows = Math.min(most, to - at);
+      Tensor out = new Tensor(room.dtype(), heads.length * rows, columns, room.data());
+      ops.probabilities(inputs.get(layer), lse.get(layer), heads, at, rows, out);
+      for (int i = 0; i < heads.length * rows; i++) {
+        int query = at + i % rows;
+        ops.read(out, i, weights, keys(query));
+        sink.row(0, layer, heads[i / rows], query, weights);
       }
     }
   }

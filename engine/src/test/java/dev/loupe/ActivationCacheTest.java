@@ -18,6 +18,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Random;
 import java.util.concurrent.CancellationException;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -106,6 +107,34 @@ class ActivationCacheTest {
     try (ActivationCache cache = loupe.cache(Request.ids(ids).logprobs(0))) {
       assertRows(read.attention(), cache, 0);
       assertEquals(read.tokens(), cache.tokens());
+    }
+  }
+
+  /** Rows of all heads are more than is rebuilt at a time. */
+  @Test
+  void rowsInSeveralChunks() throws Exception {
+    int[] ids = new Random(2).ints(1024, 0, 1023).toArray();
+    try (Loupe many =
+        Loupe.open(
+            TinyModel.withManyHeads(folder).folder(), Options.defaults().backend(Backend.CPU))) {
+      AttentionSelection some = AttentionSelection.all().layers(11);
+      Generation read = many.run(Request.ids(ids).tokens(0).attention(some)).getFirst();
+      try (ActivationCache cache = many.cache(Request.ids(ids))) {
+        assertRows(read.attention(), cache, 0);
+        int[] two = {3, 11};
+        List<Integer> queries = new ArrayList<>();
+        cache.rebuild(
+            11,
+            two,
+            500,
+            1024,
+            (s, layer, head, query, row) -> {
+              queries.add(query);
+              assertArrayEquals(
+                  read.attention().row(11, head, query), Arrays.copyOf(row, query + 1));
+            });
+        assertEquals(2 * 524, queries.size());
+      }
     }
   }
 

@@ -5,6 +5,8 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.model.Golden;
+import dev.loupe.weights.Activation;
+import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
 import dev.loupe.weights.RandomCheckpoint;
 import java.io.IOException;
@@ -20,6 +22,16 @@ public record TinyModel(Path folder) {
 
   public static TinyModel in(Path folder) throws IOException {
     RandomCheckpoint.write(RandomCheckpoint.Size.TINY, 7, folder, Progress.NONE);
+    Files.copy(Golden.DEMO_MODEL.resolve("tokenizer.json"), folder.resolve("tokenizer.json"));
+    return new TinyModel(folder);
+  }
+
+  /** One of 12 layers of 12 heads that reads 1,024 tokens, as GPT-2 does, but 96 wide. */
+  public static TinyModel withManyHeads(Path folder) throws IOException {
+    Gpt2Config config =
+        new Gpt2Config(
+            12, 12, 96, 1024, 1024, 384, Activation.GELU_NEW, 1e-5f, true, false, 1023, 1023);
+    RandomCheckpoint.write(config, 3, folder, RandomCheckpoint.Layout.PLAIN, Progress.NONE);
     Files.copy(Golden.DEMO_MODEL.resolve("tokenizer.json"), folder.resolve("tokenizer.json"));
     return new TinyModel(folder);
   }

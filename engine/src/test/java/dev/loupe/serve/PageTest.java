@@ -4,16 +4,21 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import com.deque.html.axecore.results.Results;
 import com.deque.html.axecore.results.Rule;
 import com.deque.html.axecore.selenium.AxeBuilder;
+import dev.loupe.Backend;
 import dev.loupe.Generation;
 import dev.loupe.Interventions;
+import dev.loupe.Loupe;
+import dev.loupe.Options;
 import dev.loupe.Request;
 import dev.loupe.Token;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
+import dev.loupe.cli.TinyModel;
 import dev.loupe.export.Palette;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
@@ -698,6 +703,60 @@ class PageTest {
       browser.find("#key-dialog input").sendKeys("secret" + Keys.ENTER);
       browser.settled();
       assertTrue(browser.complaints().stream().allMatch(c -> c.contains("401")));
+      browser.driver().get("about:blank");
+    }
+  }
+
+  /** What GPT-2 has of heads and tokens: only what is in view is asked for, four at a time. */
+  @Test
+  void manyHeadsAndALongText(@TempDir Path folder) throws Exception {
+    Loupe many =
+        Loupe.open(
+            TinyModel.withManyHeads(folder).folder(), Options.defaults().backend(Backend.CPU));
+    try (Served large =
+        Served.start(many, Served.options(), why -> fail(why), Duration.ofSeconds(30))) {
+      browser.go(large.server().address());
+      browser.script(
+          """
+          const ask = window.fetch, open = new Set();
+          window.asked = [];
+          window.most = 0;
+          window.quiet = () => open.size === 0;
+          window.fetch = async (path, options) => {
+            if (!/tile|rows|thumbs/.test(path)) return ask(path, options);
+            window.asked.push(String(path));
+            open.add(options);
+            window.most = Math.max(window.most, [...open].filter(o => !o?.signal?.aborted).length);
+            try { return await ask(path, options); } finally { open.delete(options); }
+          };
+          const {readIds} = await import('/page/runs.js');
+          const ids = Array.from({length: 1000}, (_, i) => i * 7 % 1000);
+          await readIds(ids, {layer: 6, head: 6});
+          """);
+      browser.settled();
+      assertEquals(1000, browser.all("#tokens .token").size());
+      browser.await("thumbnails", () -> browser.all("#grid .thumb").size() == 144);
+      browser.until("quiet", "window.quiet()");
+      browser.script("window.asked.length = 0");
+      // from head to head faster than maps come: what is passed is not waited for
+      browser.find("#head-name").click();
+      for (int i = 0; i < 5; i++) {
+        browser.shifted(Keys.ARROW_UP);
+        browser.shifted(Keys.ARROW_LEFT);
+      }
+      browser.until("head 1.1", "s.layer === 1 && s.head === 1");
+      browser.settled();
+      browser.until("quiet", "window.quiet()");
+      long asked = browser.number("window.asked.length");
+      assertTrue(asked > 0 && asked <= 10 * 16, asked + " requests for ten heads");
+      assertTrue(browser.number("window.most") <= 4, browser.number("window.most") + " at a time");
+      // moving about what is there asks for nothing
+      browser.script("window.asked.length = 0");
+      for (int i = 0; i < 3; i++) {
+        browser.keys("i");
+      }
+      browser.until("quiet", "window.quiet()");
+      assertEquals(0, browser.number("window.asked.length"));
       browser.driver().get("about:blank");
     }
   }

@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -214,6 +215,9 @@ class WorkbenchTest {
             again(", 'n_head': 6"),
             name(events("{'ids': %s}".formatted(ids(lone)))));
     assertEquals(names.size(), names.stream().distinct().count());
+    assertNotEquals(name(events("{'ids': [1, 2, 3]}")), name(events("{'ids': [1, 2, 4]}")));
+    JsonObject mean = json(names.get(2)).getAsJsonArray("changes").get(0).getAsJsonObject();
+    assertEquals("{\"layer\":4,\"head\":0,\"mean\":true}", mean.toString());
     JsonObject cut = json(again(", 'n_head': 6"));
     assertEquals(6, cut.get("n_head").getAsInt());
     JsonObject changed = json(names.get(1)).getAsJsonArray("changes").get(0).getAsJsonObject();
@@ -694,8 +698,10 @@ class WorkbenchTest {
               all.keep(kept(name));
             }
             assertTrue(!all.has("a") && all.has("b") && all.has("c") && all.has("d"));
+            Runs.Run before = all.run("d");
             all.keep(kept("d"));
             assertTrue(all.has("b") && all.has("d"), "the same name takes no more room");
+            assertThrows(IllegalStateException.class, () -> before.cache().row(0, 0, 0));
             return true;
           });
     }

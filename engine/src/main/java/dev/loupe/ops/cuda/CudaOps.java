@@ -366,24 +366,33 @@ public final class CudaOps implements Ops {
   @Override
   public void probabilities(
       AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
-    map(in, heads, firstRow, rows, Kind.PROBABILITIES, out);
+    map(in, lse, heads, firstRow, rows, Kind.PROBABILITIES, out);
   }
 
   @Override
   public void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
-    map(in, heads, firstRow, rows, Kind.SCORES, out);
+    map(in, null, heads, firstRow, rows, Kind.SCORES, out);
   }
 
   @Override
   public void statistics(
       AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out) {
     same("columns", AttentionPlan.statisticsOf(top), out.cols());
-    map(in, heads, firstRow, rows, Kind.STATISTICS, out);
+    map(in, lse, heads, firstRow, rows, Kind.STATISTICS, out);
   }
 
-  private void map(AttentionInput in, int[] heads, int firstRow, int rows, Kind kind, Tensor out) {
+  private void map(
+      AttentionInput in,
+      @Nullable Tensor lse,
+      int[] heads,
+      int firstRow,
+      int rows,
+      Kind kind,
+      Tensor out) {
     same("rows", out.rows(), heads.length * rows);
-    gpu.run(() -> pass(out).map(in, kind, heads, firstRow, rows, out));
+    gpu.run(
+        () ->
+            pass(out).map(in, kind, lse == null ? null : buffer(lse), heads, firstRow, rows, out));
   }
 
   @Override

@@ -170,15 +170,27 @@ final class CudaPass {
   }
 
   /**
-   * Rebuilds rows of the last attention into {@code out} and lets them come to the host.
+   * Rebuilds rows of an attention into {@code out} and lets them come to the host: of the last one
+   * of these passes, or, where there was none, of one whose queries and keys were kept.
    *
    * @param kind what of them
+   * @param kept log-sum-exp of that attention; null for that of the last
    */
-  void map(AttentionInput in, Kind kind, int[] heads, int first, int count, Tensor out) {
+  void map(
+      AttentionInput in,
+      Kind kind,
+      @Nullable DeviceBuffer kept,
+      int[] heads,
+      int first,
+      int count,
+      Tensor out) {
+    if (rows == null && resident == null) {
+      Rows _ = begin(in.batch(), in.batch().rows());
+    }
     CudaMaps.RowLayout rows =
         new CudaMaps.RowLayout(kind, out.dtype(), heads.length * count, out.cols());
     DeviceBuffer buffer = ops.buffer(out);
-    maps().rebuild(in, lastLse(), rows(), heads, first, count, rows, buffer);
+    maps().rebuild(in, kept == null ? lastLse() : kept, rows(), heads, first, count, rows, buffer);
     maps().bring(rows, buffer);
   }
 
