@@ -17,6 +17,7 @@ import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;
+import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.Sampler;
@@ -85,15 +86,7 @@ final class Session implements AutoCloseable {
           "attention of a prompt longer than the context: %d tokens, the model reads %d"
               .formatted(prompt.length, config.nPositions()));
     }
-    if (request.sampling.countsTokens() && info.backend().equals("cuda")) {
-      throw new IllegalArgumentException(
-          "presence and frequency penalties are not there on a GPU: use --backend cpu, or a repetition penalty");
-    }
     boolean weighted = request.attention.map(a -> a.keeps(Part.VALUE_NORMS)).orElse(false);
-    if (weighted && tokens > 0 && info.backend().equals("cuda")) {
-      throw new IllegalArgumentException(
-          "norms of values of tokens that a GPU writes stay there: read the text instead, or use --backend cpu");
-    }
     valueNorms = weighted ? norms.get() : null;
     SessionSize size = size(context);
     model.ops().requireRoom(size);
@@ -337,24 +330,25 @@ final class Session implements AutoCloseable {
     return passes;
   }
 
+  /**
+   * Tokens are chosen on the device where that can be, and on the host where it takes what the
+   * device does not bring along: how often a token was written, what heads make of a new one.
+   */
   private Decoder decoder() {
-    return model
-        .ops()
-        .steps(this::plan)
-        .<Decoder>map(
-            steps ->
-                new DeviceDecoder(
-                    this, steps, recorder, samples, request.logprobs >= 0 ? row : null))
-        .orElseGet(
-            () ->
-                new HostDecoder(
-                    this,
-                    model,
-                    activations,
-                    logits,
-                    new Sampler(request.sampling, vocabulary(tokenizer, config)),
-                    request.sampling,
-                    samples.size()));
+    boolean onHost = request.sampling.countsTokens() || valueNorms != null;
+    Optional<Steps> steps = onHost ? Optional.empty() : model.ops().steps(this::plan);
+    if (steps.isPresent()) {
+      return new DeviceDecoder(
+          this, steps.get(), recorder, samples, request.logprobs >= 0 ? row : null);
+    }
+    return new HostDecoder(
+        this,
+        model,
+        activations,
+        logits,
+        new Sampler(request.sampling, vocabulary(tokenizer, config)),
+        request.sampling,
+        samples.size());
   }
 
   private StepPlan plan() {

@@ -86,7 +86,7 @@ record CompletionRequest(
         prompts,
         tokens,
         n,
-        sampling(fields, loupe),
+        sampling(fields),
         stops(fields.get("stop")),
         fields.flag("echo"),
         (int) fields.whole("logprobs", -1, 0, MOST_LOGPROBS),
@@ -105,29 +105,21 @@ record CompletionRequest(
     }
   }
 
-  static Sampling sampling(Fields fields, Loupe loupe) {
+  static Sampling sampling(Fields fields) {
     long seed =
         fields.whole(
             "seed", ThreadLocalRandom.current().nextLong(1L << 32), Long.MIN_VALUE, Long.MAX_VALUE);
     long topK = fields.whole("top_k", 0, -1, Integer.MAX_VALUE); // -1 is vLLM's word for all
     try {
-      Sampling sampling =
-          new Sampling(
-              fields.number("temperature", 1),
-              (int) Math.max(0, topK),
-              fields.number("top_p", 1),
-              fields.number("min_p", 0),
-              fields.number("repetition_penalty", 1),
-              fields.number("presence_penalty", 0),
-              fields.number("frequency_penalty", 0),
-              seed);
-      if (sampling.countsTokens() && loupe.info().backend().equals("cuda")) {
-        throw ApiException.field(
-            sampling.presencePenalty() == 0 ? "frequency_penalty" : "presence_penalty",
-            null,
-            "presence_penalty and frequency_penalty are not supported on a GPU, repetition_penalty is");
-      }
-      return sampling;
+      return new Sampling(
+          fields.number("temperature", 1),
+          (int) Math.max(0, topK),
+          fields.number("top_p", 1),
+          fields.number("min_p", 0),
+          fields.number("repetition_penalty", 1),
+          fields.number("presence_penalty", 0),
+          fields.number("frequency_penalty", 0),
+          seed);
     } catch (IllegalArgumentException e) {
       throw ApiException.invalid(400, null, String.valueOf(e.getMessage()));
     }

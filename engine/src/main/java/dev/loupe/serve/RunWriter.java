@@ -88,7 +88,7 @@ final class RunWriter {
           "prompt_length", null, "what is to be continued is all prompt: leave prompt_length out");
     }
     Gpt2Config _ = spec.interventions().of(config); // refuses what the model has not
-    return new Job(spec, tokens, CompletionRequest.sampling(fields, loupe));
+    return new Job(spec, tokens, CompletionRequest.sampling(fields));
   }
 
   /**

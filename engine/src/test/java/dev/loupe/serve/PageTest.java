@@ -758,7 +758,8 @@ class PageTest {
       browser.until("three steps back", "s.step === 997");
       browser.settled();
       browser.until("quiet", "window.quiet()");
-      assertEquals("", browser.words("window.asked.filter(path => !path.includes('/rows?')).join()"));
+      assertEquals(
+          "", browser.words("window.asked.filter(path => !path.includes('/rows?')).join()"));
       browser.driver().get("about:blank");
     }
   }
