@@ -20,6 +20,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -123,6 +124,39 @@ class BatcherTest {
       assertSame(loupe.run(seeded("a", 240, 2)), batcher.run(seeded("a", 240, 2)), "fast");
       assertTrue(pieces.get() < 35, pieces + " pieces in the time of 240 tokens");
       assertSame(loupe.run(seeded("ROMEO:", 40, 1)), slowly.get(), "slow");
+    }
+  }
+
+  /** Samples that hold all slots lose one to a run that has none, and go on afterwards. */
+  @Test
+  void aRunThatComesLaterGetsASlot() throws Exception {
+    try (Batcher batcher = loupe.batcher(2)) {
+      CountDownLatch begun = new CountDownLatch(2);
+      CountDownLatch done = new CountDownLatch(1);
+      Request holds =
+          seeded("ROMEO:", 40, 1)
+              .samples(2)
+              .listener(
+                  new Request.Listener() {
+                    @Override
+                    public boolean text(int sample, String piece) {
+                      begun.countDown();
+                      if (begun.getCount() > 0) {
+                        return true;
+                      }
+                      try {
+                        return done.await(60, TimeUnit.SECONDS);
+                      } catch (InterruptedException e) {
+                        return false;
+                      }
+                    }
+                  });
+      Future<List<Generation>> held = threads.submit(() -> batcher.run(holds));
+      begun.await();
+      Future<List<Generation>> later = threads.submit(() -> batcher.run(seeded("a", 20, 2)));
+      assertSame(loupe.run(seeded("a", 20, 2)), later.get(20, TimeUnit.SECONDS), "later");
+      done.countDown();
+      assertSame(loupe.run(seeded("ROMEO:", 40, 1).samples(2)), held.get(), "held");
     }
   }
 
