@@ -34,6 +34,8 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
@@ -65,6 +67,7 @@ final class Workbench implements AutoCloseable {
   private final String model;
   private final Runs runs;
   private final RunWriter writer;
+  private final ReentrantLock reading = new ReentrantLock(true);
   private final Map<String, String> answers = new ConcurrentHashMap<>(); // those of the model
   private volatile boolean closing;
 
@@ -99,7 +102,7 @@ final class Workbench implements AutoCloseable {
     try {
       switch (exchange.path()) {
         case INFO -> exchange.send(200, info());
-        case HEADS -> json(exchange, runs.look(_ -> heads()), Map.of());
+        case HEADS -> json(exchange, inTurn(this::heads), Map.of());
         case RUNS -> writer.answer(exchange);
         default -> run(exchange);
       }
@@ -212,10 +215,16 @@ final class Workbench implements AutoCloseable {
     Query query = new Query(exchange);
     String part = path.group(2) == null ? "" : path.group(2);
     switch (part) {
-      case "" -> json(exchange, ofRun(id, "", Workbench::describe), FOR_EVER);
-      case "stats" -> json(exchange, ofRun(id, part, this::statistics), FOR_EVER);
+      case "" -> json(exchange, made(run(id), "", Workbench::describe), FOR_EVER);
+      case "stats" -> {
+        Run run = run(id);
+        json(exchange, inTurn(() -> made(run, part, this::statistics)), FOR_EVER);
+      }
       case "compare" -> json(exchange, runs.look(all -> compare(all, id, query)), FOR_EVER);
-      case "lens" -> json(exchange, runs.look(all -> lens(all.run(id), query)), FOR_EVER);
+      case "lens" -> {
+        Run run = run(id);
+        json(exchange, inTurn(() -> lens(run, query)), FOR_EVER);
+      }
       case "thumbs" -> bytes(exchange, runs.look(all -> thumbs(all.run(id).cache(), query)));
       case "tile" -> bytes(exchange, runs.look(all -> tile(all, id, query)));
       case "rows" -> bytes(exchange, runs.look(all -> rows(all.run(id).cache(), query)));
@@ -232,13 +241,26 @@ final class Workbench implements AutoCloseable {
     JsonObject make(Run run);
   }
 
+  private Run run(String id) throws InterruptedException {
+    return runs.look(all -> all.run(id));
+  }
+
   /** What is made once of a run. */
-  private String ofRun(String id, String part, OfRun made) throws InterruptedException {
-    return runs.look(
-        all -> {
-          Run run = all.run(id);
-          return run.answers().computeIfAbsent(part, _ -> Exchange.GSON.toJson(made.make(run)));
-        });
+  private static String made(Run run, String part, OfRun made) {
+    return run.answers().computeIfAbsent(part, _ -> Exchange.GSON.toJson(made.make(run)));
+  }
+
+  /**
+   * What reads a text anew, one at a time: it takes long, and who asks for a part of a map that is
+   * kept need not wait for it.
+   */
+  private <T> T inTurn(Supplier<T> reading) throws InterruptedException {
+    this.reading.lockInterruptibly();
+    try {
+      return reading.get();
+    } finally {
+      this.reading.unlock();
+    }
   }
 
   private static JsonObject describe(Run run) {
@@ -419,7 +441,8 @@ final class Workbench implements AutoCloseable {
         };
     int layer = query.number("l", -1, 0, config.nLayer() - 1);
     int head = query.number("h", -1, 0, Integer.MAX_VALUE);
-    byte[] file = runs.look(all -> file(all.run(id), format, layer, head));
+    Run run = run(id);
+    byte[] file = inTurn(() -> file(run, format, layer, head));
     String name =
         "loupe-%s%s%s.%s"
             .formatted(
@@ -476,7 +499,7 @@ final class Workbench implements AutoCloseable {
   /** Makes what the page asks for first, before anybody does. */
   void prepare() throws InterruptedException {
     Optional<String> _ = writer.example();
-    String _ = runs.look(_ -> heads());
+    String _ = inTurn(this::heads);
   }
 
   /** What takes long ends soon. */
