@@ -187,7 +187,7 @@ final class BatchedRun {
       return;
     }
     Sample sample = text.sample;
-    int id = sample.choose(sampler, request.sampling, logits);
+    int id = sample.choose(sampler, logits);
     sample.note(id, logits);
     sample.accept(id, id == config.eosTokenId());
     if (sample.length() == prompt.length + tokens) {

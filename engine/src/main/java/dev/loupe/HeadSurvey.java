@@ -57,8 +57,8 @@ public record HeadSurvey(
             .orElse(request.ids);
     List<int[]> windows = windows(text, config.nPositions());
     int length = length(config, loupe.tokenizer());
-    Reading reading =
-        new Reading(loupe, request.listener, config.nLayer(), SEQUENCES + windows.size());
+    Sequences reading =
+        new Sequences(loupe, request.listener, config.nLayer(), SEQUENCES + windows.size());
     AttentionSelection selection = AttentionSelection.all().headStatisticsOnly().withValueNorms();
     HeadStatistics onRepeated =
         reading
@@ -75,14 +75,14 @@ public record HeadSurvey(
   }
 
   /** Reads sequences one after the other. */
-  private static final class Reading implements Request.Listener {
+  private static final class Sequences implements Request.Listener {
     private final Loupe loupe;
     private final Request.Listener listener;
     private final int layers;
     private final int total;
     private int read;
 
-    Reading(Loupe loupe, Request.Listener listener, int layers, int total) {
+    Sequences(Loupe loupe, Request.Listener listener, int layers, int total) {
       this.loupe = loupe;
       this.listener = listener;
       this.layers = layers;

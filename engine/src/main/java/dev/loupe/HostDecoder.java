@@ -5,7 +5,6 @@ import dev.loupe.model.Transformer;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.Tensor;
 import dev.loupe.sampling.Sampler;
-import dev.loupe.sampling.Sampling;
 import java.util.List;
 
 /** Chooses tokens on the host, from the logits of one pass after the other. */
@@ -15,7 +14,6 @@ final class HostDecoder implements Decoder {
   private final Activations activations;
   private final Tensor logits; // [S, V]
   private final Sampler sampler;
-  private final Sampling sampling;
   private final float[] row;
   private Batch batch = Batch.step();
   private Activations a;
@@ -30,7 +28,6 @@ final class HostDecoder implements Decoder {
       Activations activations,
       Tensor logits,
       Sampler sampler,
-      Sampling sampling,
       int samples) {
     this.session = session;
     this.model = model;
@@ -38,7 +35,6 @@ final class HostDecoder implements Decoder {
     this.a = activations;
     this.logits = logits;
     this.sampler = sampler;
-    this.sampling = sampling;
     row = new float[logits.cols()];
     for (int s = 1; s < samples; s++) { // all continue the same prompt
       model.ops().copy(logits.rows(0, 1), logits.rows(s, 1));
@@ -56,7 +52,7 @@ final class HostDecoder implements Decoder {
     for (int r = 0; r < write.size(); r++) {
       Sample sample = write.get(r);
       model.ops().read(logits, r, row, row.length);
-      int id = sample.choose(sampler, sampling, row);
+      int id = sample.choose(sampler, row);
       session.accept(sample, id, row);
     }
   }

@@ -3,7 +3,6 @@ package dev.loupe;
 import dev.loupe.Generation.Finish;
 import dev.loupe.sampling.Distribution;
 import dev.loupe.sampling.Sampler;
-import dev.loupe.sampling.Sampling;
 import dev.loupe.text.CharSpan;
 import dev.loupe.text.Labels;
 import dev.loupe.text.StopStrings;
@@ -76,8 +75,8 @@ final class Sample {
   }
 
   /** The next token by {@code sampler}, from the logits of the newest. */
-  int choose(Sampler sampler, Sampling sampling, float[] logits) {
-    int[] text = sampling.countsTokens() ? ids(promptLength, length) : NO_IDS;
+  int choose(Sampler sampler, float[] logits) {
+    int[] text = sampler.countsTokens() ? ids(promptLength, length) : NO_IDS;
     return sampler.next(logits, seen, text, number, length);
   }
 

@@ -347,7 +347,6 @@ final class Session implements AutoCloseable {
         activations,
         logits,
         new Sampler(request.sampling, vocabulary(tokenizer, config)),
-        request.sampling,
         samples.size());
   }
 

@@ -53,7 +53,10 @@ public enum AttentionFormat {
     return format;
   }
 
-  /** What {@link #write} puts into a file, by way of one that is deleted. */
+  /**
+   * What {@link #write(Generation, Path)} puts into a file, by way of one that is deleted; refuses
+   * what that refuses.
+   */
   public byte[] bytes(Generation run) throws IOException {
     Path file = Files.createTempFile("loupe-", ending());
     try {

@@ -38,6 +38,11 @@ public final class Sampler {
     weights = new double[n];
   }
 
+  /** Whether {@link #next} depends on how often the text has a token. */
+  public boolean countsTokens() {
+    return sampling.countsTokens();
+  }
+
   /** {@link #next(float[], BitSet, int[], int, int)} of a text of which no token counts. */
   public int next(float[] logits, BitSet seen, int sample, int position) {
     return next(logits, seen, NONE, sample, position);

@@ -29,6 +29,14 @@ final class MapPixels {
     return (byte) Math.round(255 * Math.sqrt(Math.clamp(weight, 0f, 1f)));
   }
 
+  private static byte[] unsigned(float[] weights) {
+    byte[] bytes = new byte[weights.length];
+    for (int i = 0; i < bytes.length; i++) {
+      bytes[i] = unsigned(weights[i]);
+    }
+    return bytes;
+  }
+
   /** sign(d) round(127 sqrt |d|), d from -1 to 1. */
   static byte signed(float difference) {
     long size = Math.round(127 * Math.sqrt(Math.min(Math.abs(difference), 1f)));
@@ -38,12 +46,15 @@ final class MapPixels {
   /** [rows][columns] of a part, each the largest of {@code by} x {@code by} weights. */
   static byte[] part(ActivationCache cache, Part part) {
     float[] largest = new float[part.rows() * part.columns()];
-    each(cache, part, (pixel, weight) -> largest[pixel] = Math.max(largest[pixel], weight));
-    byte[] bytes = new byte[largest.length];
-    for (int i = 0; i < bytes.length; i++) {
-      bytes[i] = unsigned(largest[i]);
-    }
-    return bytes;
+    rows(
+        cache,
+        part,
+        (query, key, weight) -> {
+          int row = (query - part.fromQuery) / part.by;
+          int pixel = row * part.columns() + (key - part.fromKey) / part.by;
+          largest[pixel] = Math.max(largest[pixel], weight);
+        });
+    return unsigned(largest);
   }
 
   /** Likewise of {@code cache} less {@code other}: of each pixel the difference that is largest. */
@@ -70,23 +81,8 @@ final class MapPixels {
     return (query - part.fromQuery) * width + key - part.fromKey;
   }
 
-  private interface Pixels {
-    void weight(int pixel, float weight);
-  }
-
   private interface Weights {
     void weight(int query, int key, float weight);
-  }
-
-  private static void each(ActivationCache cache, Part part, Pixels pixels) {
-    rows(
-        cache,
-        part,
-        (query, key, weight) ->
-            pixels.weight(
-                (query - part.fromQuery) / part.by * part.columns()
-                    + (key - part.fromKey) / part.by,
-                weight));
   }
 
   private static void rows(ActivationCache cache, Part part, Weights weights) {
@@ -136,10 +132,6 @@ final class MapPixels {
             }
           });
     }
-    byte[] bytes = new byte[largest.length];
-    for (int i = 0; i < bytes.length; i++) {
-      bytes[i] = unsigned(largest[i]);
-    }
-    return bytes;
+    return unsigned(largest);
   }
 }

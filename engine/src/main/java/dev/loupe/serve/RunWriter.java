@@ -141,7 +141,7 @@ final class RunWriter {
       return id;
     }
     ActivationCache cache =
-        loupe.cache(spec.request().mask(spec.mask()).logprobs(Workbench.top()).listener(listener));
+        loupe.cache(spec.request().mask(spec.mask()).logprobs(Workbench.TOP).listener(listener));
     try {
       runs.look(
           all -> {

@@ -35,6 +35,7 @@ import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -53,7 +54,9 @@ final class Workbench implements AutoCloseable {
   private static final Set<String> PARTS =
       Set.of("thumbs", "tile", "rows", "stats", "lens", "compare", "export");
 
-  private static final int TOP = 5; // alternatives to each token
+  /** Alternatives to each token that a run keeps. */
+  static final int TOP = 5;
+
   private static final int MOST_SIDE = 256;
 
   /** Bytes of maps in a file: what a browser takes without complaint. */
@@ -237,17 +240,13 @@ final class Workbench implements AutoCloseable {
     exchange.send(200, "application/octet-stream", bytes, FOR_EVER);
   }
 
-  private interface OfRun {
-    JsonObject make(Run run);
-  }
-
   private Run run(String id) throws InterruptedException {
     return runs.look(all -> all.run(id));
   }
 
   /** What is made once of a run. */
-  private static String made(Run run, String part, OfRun made) {
-    return run.answers().computeIfAbsent(part, _ -> Exchange.GSON.toJson(made.make(run)));
+  private static String made(Run run, String part, Function<Run, JsonObject> made) {
+    return run.answers().computeIfAbsent(part, _ -> Exchange.GSON.toJson(made.apply(run)));
   }
 
   /**
@@ -294,11 +293,6 @@ final class Workbench implements AutoCloseable {
     }
     json.add("top", top);
     return json;
-  }
-
-  /** How many alternatives a run keeps of each token. */
-  static int top() {
-    return TOP;
   }
 
   private JsonObject statistics(Run run) {
