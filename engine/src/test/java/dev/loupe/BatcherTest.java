@@ -20,6 +20,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
@@ -174,6 +175,7 @@ class BatcherTest {
   void aLongPromptIsReadInPiecesBetweenWhichOthersWrite() throws Exception {
     try (Batcher batcher = loupe.batcher(2)) {
       AtomicInteger written = new AtomicInteger();
+      Semaphore mayWrite = new Semaphore(3);
       CountDownLatch begun = new CountDownLatch(1);
       Request writes =
           seeded("ROMEO:", 240, 1)
@@ -183,7 +185,8 @@ class BatcherTest {
                     public boolean text(int sample, String piece) {
                       written.incrementAndGet();
                       begun.countDown();
-                      return sleeps(1);
+                      mayWrite.acquireUninterruptibly();
+                      return true;
                     }
                   });
       Future<List<Generation>> writing = threads.submit(() -> batcher.run(writes));
@@ -198,14 +201,20 @@ class BatcherTest {
                   new Request.Listener() {
                     @Override
                     public boolean reading(int done, int all) {
-                      seen.add(written.get());
                       layers.add(done);
+                      int before = written.get();
+                      mayWrite.release(3);
+                      for (int wait = 0; wait < 20_000 && written.get() <= before; wait++) {
+                        sleeps(1);
+                      }
+                      seen.add(written.get() - before);
                       return true;
                     }
                   });
       assertSame(loupe.run(seeded(LONG.substring(0, 480), 5, 2)), batcher.run(reads), "reads");
+      mayWrite.release(240);
       assertEquals(Math.ceilDiv(length, Batcher.PROMPT_ROWS) - 1, seen.size(), "pieces");
-      assertTrue(seen.getLast() > seen.getFirst(), "written meanwhile: " + seen);
+      assertTrue(seen.stream().allMatch(tokens -> tokens > 0), "written meanwhile: " + seen);
       assertTrue(layers.getLast() > layers.getFirst(), "it gets on: " + layers);
       assertSame(loupe.run(seeded("ROMEO:", 240, 1)), writing.get(), "writes");
     }
