@@ -236,6 +236,23 @@ public final class Loupe implements AutoCloseable {
     return new Batcher(this, model, tokenizer, ops instanceof CudaOps, slots, this::notFinite);
   }
 
+  /**
+   * For reading many texts in few passes.
+   *
+   * @param attention of which layers and heads statistics are wanted, and whether those by norm;
+   *     empty if none
+   * @param logprobs whether the log-probability of each text is wanted, which takes the logits of
+   *     all its tokens
+   * @param tokens most of a pass; at least those of the model's context are always read at once
+   * @throws IllegalArgumentException if the selection does not fit the model
+   * @throws GpuException if the GPU fails; a {@link dev.loupe.kernels.GpuMemoryException} if it has
+   *     no room for such passes
+   */
+  public BatchReader batchReader(
+      Optional<AttentionSelection> attention, boolean logprobs, int tokens) {
+    return new BatchReader(model, tokenizer, attention, logprobs, tokens, this::valueNorms);
+  }
+
   private List<Generation> run(
       Transformer model, Request request, Supplier<ValueNorms> valueNorms) {
     try (Session session = new Session(model, tokenizer, info, request, valueNorms)) {

@@ -1,6 +1,7 @@
 package dev.loupe.ops;
 
 import java.util.Arrays;
+import java.util.List;
 
 /**
  * The rows of one forward pass: row r is token {@code id(r)} at {@code position(r)} of {@code
@@ -36,6 +37,24 @@ public final class Batch {
       positions[r] = firstPosition + r;
     }
     return new Batch(ids.clone(), sequences, positions);
+  }
+
+  /** Whole sequences, one after the other: {@code texts.get(s)} is sequence s. */
+  public static Batch texts(List<int[]> texts) {
+    int rows = texts.stream().mapToInt(text -> text.length).sum();
+    int[] ids = new int[rows];
+    int[] sequences = new int[rows];
+    int[] positions = new int[rows];
+    int r = 0;
+    for (int s = 0; s < texts.size(); s++) {
+      int[] text = texts.get(s);
+      for (int t = 0; t < text.length; t++, r++) {
+        ids[r] = text[t];
+        sequences[r] = s;
+        positions[r] = t;
+      }
+    }
+    return new Batch(ids, sequences, positions);
   }
 
   /** One row for each of {@code sequences}; fill it with {@link #set} for every step. */

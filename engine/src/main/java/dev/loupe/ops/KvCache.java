@@ -1,6 +1,7 @@
 package dev.loupe.ops;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.List;
 
 /**
@@ -12,26 +13,73 @@ public final class KvCache {
   private final int headDim;
   private final int capacity;
   private final int[] lengths;
-  private final List<Tensor> keys = new ArrayList<>(); // per layer [S H, capacity D]
-  private final List<Tensor> values = new ArrayList<>();
+  private final List<Tensor> keys; // per layer [S H, capacity D]
+  private final List<Tensor> values;
 
   /**
    * An empty cache in {@code arena}.
    *
-   * @param capacity positions per sequence; rounded up to a multiple of 64, the height of an
-   *     attention tile
+   * @param capacity positions per sequence; {@link #rounded} up
    */
   public KvCache(
       TensorArena arena, int layers, int heads, int headDim, int sequences, int capacity) {
     this.heads = heads;
     this.headDim = headDim;
-    this.capacity = (capacity + 63) / 64 * 64;
+    this.capacity = rounded(capacity);
     this.lengths = new int[sequences];
+    keys = new ArrayList<>();
+    values = new ArrayList<>();
     int cells = Math.multiplyExact(this.capacity, headDim);
     for (int layer = 0; layer < layers; layer++) {
       keys.add(arena.activations(sequences * heads, cells));
       values.add(arena.activations(sequences * heads, cells));
     }
+  }
+
+  private KvCache(
+      int heads, int headDim, int sequences, int capacity, List<Tensor> keys, List<Tensor> values) {
+    this.heads = heads;
+    this.headDim = headDim;
+    this.capacity = capacity;
+    this.lengths = new int[sequences];
+    this.keys = keys;
+    this.values = values;
+  }
+
+  /**
+   * An empty cache for a pass that reads whole texts: a layer's keys and values are needed no
+   * longer once its attention is done, so all layers write to the same memory.
+   *
+   * @param keys [at least sequences {@link #rounded}(capacity), H D]
+   * @param values likewise
+   * @throws IllegalArgumentException if they are too small
+   */
+  public static KvCache ofOnePass(
+      Tensor keys, Tensor values, int layers, int heads, int sequences, int capacity) {
+    int headDim = keys.cols() / heads;
+    int most = rounded(capacity);
+    int rows = Math.multiplyExact(sequences, most);
+    if (rows > keys.rows() || rows > values.rows()) {
+      throw new IllegalArgumentException(
+          "%d sequences of %d positions in a cache of %d".formatted(sequences, most, keys.rows()));
+    }
+    return new KvCache(
+        heads,
+        headDim,
+        sequences,
+        most,
+        Collections.nCopies(layers, byHead(keys.rows(0, rows), sequences * heads)),
+        Collections.nCopies(layers, byHead(values.rows(0, rows), sequences * heads)));
+  }
+
+  private static Tensor byHead(Tensor cells, int rows) {
+    int cols = Math.toIntExact((long) cells.rows() * cells.cols() / rows);
+    return new Tensor(cells.dtype(), rows, cols, cells.data());
+  }
+
+  /** What a capacity is rounded up to: a multiple of 64, the height of an attention tile. */
+  public static int rounded(int capacity) {
+    return (capacity + 63) / 64 * 64;
   }
 
   public int heads() {

@@ -105,6 +105,16 @@ public interface Ops extends AutoCloseable {
   /** out[r, v] = x[r] . head[v]; x [R, C], head of C to V, out [R, V]. */
   void logits(Tensor x, Weight head, Tensor out);
 
+  /**
+   * Natural logarithms of probabilities: out[r] = x[r, ids[r]] - log sum_v exp(x[r, v]); NaN where
+   * ids[r] is negative.
+   *
+   * @param x logits [R, V]
+   * @param ids R tokens
+   * @param out R numbers
+   */
+  void logprobs(Tensor x, int[] ids, double[] out);
+
   /** Copies the elements of {@code from} to {@code to}, which has the same shape. */
   void copy(Tensor from, Tensor to);
 

@@ -728,6 +728,41 @@ public final class CpuOps implements Ops {
   }
 
   @Override
+  public void logprobs(Tensor x, int[] ids, double[] out) {
+    same("rows", x.rows(), ids.length);
+    same("rows", x.rows(), out.length);
+    for (int id : ids) {
+      if (id >= x.cols()) {
+        throw new IllegalArgumentException("token %d of %d".formatted(id, x.cols()));
+      }
+    }
+    team.run(
+        ids.length,
+        (r, worker) -> out[r] = ids[r] < 0 ? Double.NaN : logprob(x, r, ids[r], scratch[worker]));
+  }
+
+  private static double logprob(Tensor x, int row, int id, Scratch s) {
+    float max = Float.NEGATIVE_INFINITY;
+    for (int first = 0; first < x.cols(); first += InnerLoops.KEYS) {
+      max = nextLogits(x, row, first, max, s);
+    }
+    double sum = 0;
+    for (int first = 0; first < x.cols(); first += InnerLoops.KEYS) {
+      float _ = nextLogits(x, row, first, max, s);
+      s.loops.exponentials(s.scores, 0, max, 0, s.denominators, 0);
+      sum += s.denominator(0);
+    }
+    return x.data().get(ScalarLoops.F32, x.offset(row, id)) - (max + Math.log(sum));
+  }
+
+  /** Brings some logits to the scratch's scores; the largest of them and {@code max}. */
+  private static float nextLogits(Tensor x, int row, int first, float max, Scratch s) {
+    int n = Math.min(InnerLoops.KEYS, x.cols() - first);
+    MemorySegment.copy(x.data(), x.offset(row, first), s.scores, 0, 4L * n);
+    return s.loops.scaleScores(s.scores, 0, n, 1, max);
+  }
+
+  @Override
   public void copy(Tensor from, Tensor to) {
     same("rows", from.rows(), to.rows());
     same("width", from.cols(), to.cols());

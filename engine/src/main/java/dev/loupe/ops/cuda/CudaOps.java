@@ -30,6 +30,7 @@ import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
+import dev.loupe.sampling.Distribution;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.List;
@@ -426,6 +427,19 @@ public final class CudaOps implements Ops {
     float[] values = new float[count];
     buffer(one).download(values);
     System.arraycopy(values, 0, into, 0, count);
+  }
+
+  @Override
+  public void logprobs(Tensor x, int[] ids, double[] out) {
+    float[] row = new float[x.cols()];
+    for (int r = 0; r < ids.length; r++) {
+      if (ids[r] < 0) {
+        out[r] = Double.NaN;
+      } else {
+        read(x, r, row, row.length);
+        out[r] = new Distribution(row).logprob(ids[r]);
+      }
+    }
   }
 
   @Override
