@@ -5,6 +5,8 @@ import dev.loupe.BackendException;
 import dev.loupe.BrokenRunException;
 import dev.loupe.Gemm;
 import dev.loupe.Precision;
+import dev.loupe.corpus.CorpusException;
+import dev.loupe.corpus.Preparation;
 import dev.loupe.export.HeadTable;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
@@ -71,6 +73,7 @@ public final class Main {
           LensCommand.class,
           CompareCommand.class,
           ServeCommand.class,
+          CorpusCommand.class,
           WeightsCommand.class,
           BenchCommand.class,
           DoctorCommand.class);
@@ -204,6 +207,16 @@ public final class Main {
         value(
             text -> CompareCommand.Masking.valueOf(text.toUpperCase(Locale.ROOT)),
             "causal or none"));
+    commandLine.registerConverter(
+        Preparation.Format.class,
+        value(
+            text -> Preparation.Format.valueOf(text.toUpperCase(Locale.ROOT)),
+            "auto, text, lines, json or parquet"));
+    commandLine.registerConverter(
+        Preparation.LongTexts.class,
+        value(
+            text -> Preparation.LongTexts.valueOf(text.toUpperCase(Locale.ROOT)),
+            "windows or refuse"));
   }
 
   private static <T> CommandLine.ITypeConverter<T> value(
@@ -273,6 +286,7 @@ public final class Main {
       case CancellationException _ -> Interrupt.EXIT_CODE;
       case CheckpointException _ -> BAD_INPUT;
       case InputException _ -> BAD_INPUT;
+      case CorpusException _ -> BAD_INPUT;
       case NotFiniteException _ -> BAD_INPUT;
       case BackendException _ -> NO_BACKEND;
       case GpuMemoryException _ -> OUT_OF_MEMORY;

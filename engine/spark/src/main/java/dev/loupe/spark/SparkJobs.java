@@ -1,0 +1,54 @@
+package dev.loupe.spark;
+
+import dev.loupe.corpus.CorpusJobs;
+import dev.loupe.corpus.CorpusRun;
+import dev.loupe.corpus.Preparation;
+import java.io.IOException;
+import org.apache.spark.SparkConf;
+import org.apache.spark.sql.SparkSession;
+
+/** The jobs on Spark: the cluster that spark-submit names, or this process. */
+public final class SparkJobs implements CorpusJobs {
+  /** Found by {@link CorpusJobs#open}. */
+  public static final class Provider implements CorpusJobs.Provider {
+    @Override
+    public CorpusJobs open(String name, int threads) {
+      return new SparkJobs(name, threads);
+    }
+  }
+
+  private final SparkSession spark;
+
+  private SparkJobs(String name, int threads) {
+    SparkConf conf = new SparkConf();
+    Versions.check(
+        "the driver", Runtime.version(), org.apache.spark.package$.MODULE$.SPARK_VERSION());
+    if (!conf.contains("spark.master")) {
+      conf.setMaster(threads > 0 ? "local[%d]".formatted(threads) : "local[*]");
+      conf.setIfMissing("spark.ui.enabled", "false");
+      conf.setIfMissing("spark.driver.bindAddress", "127.0.0.1");
+      conf.setIfMissing("spark.driver.host", "127.0.0.1");
+      conf.setIfMissing("spark.executor.heartbeatInterval", "2s");
+    }
+    spark = SparkSession.builder().appName(name).config(conf).getOrCreate();
+  }
+
+  SparkJobs(SparkSession spark) {
+    this.spark = spark;
+  }
+
+  @Override
+  public Prepared prepare(Preparation what, Listener listener) throws IOException {
+    return new PrepareJob(spark, what, listener).run();
+  }
+
+  @Override
+  public Ran run(CorpusRun what, Listener listener) throws IOException {
+    return new RunJob(spark, what, listener).run();
+  }
+
+  @Override
+  public void close() {
+    spark.stop();
+  }
+}

@@ -1,0 +1,439 @@
+package dev.loupe.spark;
+
+import static org.apache.spark.sql.functions.col;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.loupe.Backend;
+import dev.loupe.BackendException;
+import dev.loupe.BatchReader;
+import dev.loupe.Generation;
+import dev.loupe.Loupe;
+import dev.loupe.Options;
+import dev.loupe.Precision;
+import dev.loupe.Request;
+import dev.loupe.Token;
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.HeadScore;
+import dev.loupe.attention.HeadStatistics;
+import dev.loupe.corpus.CorpusException;
+import dev.loupe.corpus.CorpusJobs;
+import dev.loupe.corpus.CorpusRun;
+import dev.loupe.corpus.ModelPlace;
+import dev.loupe.corpus.Preparation;
+import dev.loupe.corpus.Preparation.Format;
+import dev.loupe.corpus.Preparation.LongTexts;
+import dev.loupe.spark.Corpora.Heard;
+import dev.loupe.spark.Corpora.Sum;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.Collectors;
+import java.util.zip.GZIPOutputStream;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Documents to rows on one machine: ten thousand short ones, and bad ones of every kind. */
+class CorpusTest {
+  private static final int DOCUMENTS = 10_000;
+  private static final int HEADS = 18; // 6 layers of 3
+
+  @TempDir private static Path folder;
+
+  private static SparkSession spark;
+  private static SparkJobs jobs;
+  private static Path prepared;
+  private static CorpusJobs.Prepared preparation;
+  private static CorpusJobs.Ran ran;
+
+  @BeforeAll
+  static void readTenThousandDocuments() throws Exception {
+    spark = Corpora.local();
+    jobs = new SparkJobs(spark);
+    Corpora.write(folder.resolve("docs.jsonl"), DOCUMENTS);
+    prepared = folder.resolve("prepared");
+    preparation =
+        jobs.prepare(Corpora.preparation(folder.resolve("docs.jsonl"), prepared), new Heard());
+    ran = jobs.run(Corpora.run(prepared, folder.resolve("results")), new Heard());
+  }
+
+  @AfterAll
+  static void stop() {
+    jobs.close();
+  }
+
+  private static Dataset<Row> rows() {
+    return spark.read().parquet(ran.folder());
+  }
+
+  @Test
+  void everyDocumentIsThereGoodOrBad() {
+    assertEquals(DOCUMENTS, preparation.documents());
+    assertFalse(preparation.existed());
+    assertEquals(4 * DOCUMENTS / 100, preparation.failed());
+    // each long one is cut into two windows
+    assertEquals(97 * DOCUMENTS / 100, preparation.windows());
+    assertEquals(preparation.windows(), ran.windows());
+    assertEquals(preparation.tokens(), ran.tokens());
+    assertEquals(preparation.failed(), ran.failed());
+    assertEquals(4, ran.waves());
+    assertFalse(ran.interrupted());
+    Sum sum = Sum.of(spark, ran.folder());
+    assertEquals(HEADS * ran.windows() + ran.failed(), sum.rows());
+    assertEquals(sum.rows(), sum.different());
+  }
+
+  @Test
+  void whatIsWrongIsSaidOfEach() {
+    Map<String, Long> errors = new HashMap<>();
+    for (Row row : rows().where(col(Results.ERROR).isNotNull()).collectAsList()) {
+      errors.merge(row.<String>getAs(Results.ERROR), 1L, Long::sum);
+      assertTrue(row.isNullAt(row.fieldIndex(Results.LAYER)));
+      assertTrue(row.isNullAt(row.fieldIndex(Results.LOG_PROB)));
+      assertTrue(row.isNullAt(row.fieldIndex("entropy")));
+    }
+    assertEquals(
+        Map.of(
+            "it is not UTF-8", 100L,
+            "the line is not a JSON object", 100L,
+            "it has no text: no string in field \"text\"", 100L,
+            "it is empty", 100L),
+        errors);
+    Set<String> broken =
+        rows()
+            .where(col(Results.ERROR).equalTo("it is not UTF-8"))
+            .select(Results.DOC_ID)
+            .collectAsList()
+            .stream()
+            .map(row -> row.getString(0))
+            .collect(Collectors.toSet());
+    assertTrue(broken.stream().allMatch(id -> id.startsWith("docs.jsonl@")), broken::toString);
+    assertTrue(
+        rows().where(col(Results.DOC_ID).equalTo("d30").and(col(Results.ERROR).isNotNull())).count()
+            == 1);
+  }
+
+  @Test
+  void rowsHaveTheColumnsThatAreDocumented() {
+    Set<String> expected = new TreeSet<>(List.of(Results.SCHEMA.fieldNames()));
+    expected.add("wave");
+    assertEquals(expected, new TreeSet<>(List.of(rows().columns())));
+    for (String name : Results.SCHEMA.fieldNames()) {
+      assertEquals(
+          Results.SCHEMA.apply(name).dataType().asNullable(),
+          rows().schema().apply(name).dataType().asNullable(),
+          name);
+    }
+  }
+
+  @Test
+  void rowsAreToTheBitWhatTheModelSaysOfTheDocumentAlone() throws Exception {
+    Map<String, int[]> texts = new HashMap<>();
+    for (Row row :
+        spark
+            .read()
+            .parquet(prepared.resolve(Prepared.DOCUMENTS).toString())
+            .where("error is null and (pmod(hash(doc_id), 100) = 0 or doc_id = 'd50')")
+            .collectAsList()) {
+      texts.put(
+          row.<String>getAs(Results.DOC_ID) + "/" + row.<Integer>getAs(Results.WINDOW),
+          row.<Integer>getList(row.fieldIndex(Prepared.IDS)).stream().mapToInt(i -> i).toArray());
+    }
+    assertTrue(texts.size() > 50 && texts.containsKey("d50/1"), texts.size() + " windows");
+    Map<String, List<Row>> found =
+        rows().where(col(Results.ERROR).isNull()).collectAsList().stream()
+            .collect(
+                Collectors.groupingBy(
+                    row ->
+                        row.<String>getAs(Results.DOC_ID)
+                            + "/"
+                            + row.<Integer>getAs(Results.WINDOW)));
+    try (Loupe loupe = Loupe.open(Corpora.DEMO, Options.defaults().backend(Backend.CPU));
+        BatchReader alone = loupe.batchReader(Optional.empty(), true, BatchReader.DEFAULT_TOKENS)) {
+      for (Map.Entry<String, int[]> text : texts.entrySet()) {
+        Request request =
+            Request.ids(text.getValue())
+                .tokens(0)
+                .logprobs(0)
+                .attention(AttentionSelection.all().headStatisticsOnly());
+        Generation run = loupe.run(request).getFirst();
+        HeadStatistics heads = run.headStatistics().orElseThrow();
+        double sum = run.tokens().stream().skip(1).mapToDouble(Token::logprob).sum();
+        double exact = alone.read(List.of(text.getValue()).iterator()).next().logprob();
+        List<Row> rows = found.getOrDefault(text.getKey(), List.of());
+        assertEquals(HEADS, rows.size(), text.getKey());
+        for (Row row : rows) {
+          int layer = row.getAs(Results.LAYER);
+          int head = row.getAs(Results.HEAD);
+          assertEquals(text.getValue().length, row.<Integer>getAs(Results.N_TOKENS));
+          for (HeadScore score : HeadScore.values()) {
+            Double value = row.getAs(score.key());
+            double expected =
+                score.needsValueNorms() ? Double.NaN : heads.score(score, layer, head);
+            assertEquals(expected, value == null ? Double.NaN : value, score + " " + text.getKey());
+          }
+          List<HeadStatistics.Edge> edges =
+              row.<Row>getList(row.fieldIndex(Results.EDGES)).stream()
+                  .map(e -> new HeadStatistics.Edge(e.getInt(0), e.getInt(1), e.getFloat(2)))
+                  .toList();
+          assertEquals(
+              heads.edges(layer, head, true).stream().limit(2).toList(), edges, text.getKey());
+          Double logprob = row.getAs(Results.LOG_PROB);
+          if (text.getValue().length == 1) {
+            assertEquals(null, logprob);
+            continue;
+          }
+          assertEquals(exact, logprob);
+          assertEquals(sum, logprob, 1e-5 * Math.abs(sum));
+          assertEquals(
+              Math.exp(-exact / (text.getValue().length - 1)),
+              row.<Double>getAs(Results.PERPLEXITY));
+        }
+      }
+    }
+  }
+
+  @Test
+  void whatIsFinishedIsNotDoneAgain() throws Exception {
+    CorpusJobs.Prepared again =
+        jobs.prepare(Corpora.preparation(folder.resolve("docs.jsonl"), prepared), new Heard());
+    assertTrue(again.existed());
+    assertEquals(preparation.tokens(), again.tokens());
+    CorpusJobs.Ran rerun = jobs.run(Corpora.run(prepared, folder.resolve("results")), new Heard());
+    assertEquals(4, rerun.skipped());
+    assertEquals(0, rerun.waves());
+    assertEquals(ran.folder(), rerun.folder());
+  }
+
+  @Test
+  void anInterruptedRunGoesOnAfterItsLastWave() throws Exception {
+    Path results = folder.resolve("interrupted");
+    long half = ran.tokens() / 2;
+    CorpusJobs.Ran first = jobs.run(Corpora.run(prepared, results), new Heard(n -> n < half));
+    assertTrue(first.interrupted());
+    assertTrue(first.waves() >= 1 && first.waves() < 4, first.toString());
+    CorpusJobs.Ran rest = jobs.run(Corpora.run(prepared, results), new Heard());
+    assertEquals(first.waves(), rest.skipped());
+    assertEquals(4 - first.waves(), rest.waves());
+    assertEquals(Sum.of(spark, ran.folder()), Sum.of(spark, rest.folder()));
+  }
+
+  @Test
+  void otherOptionsHaveAFolderOfTheirOwn() throws Exception {
+    Path results = folder.resolve("results");
+    CorpusRun plain = Corpora.run(prepared, results);
+    CorpusRun onlyOdds =
+        new CorpusRun(
+            plain.prepared(),
+            plain.output(),
+            plain.model(),
+            Backend.AUTO,
+            Precision.F32,
+            1,
+            64,
+            true,
+            false,
+            false,
+            0);
+    CorpusJobs.Ran odds = jobs.run(onlyOdds, new Heard());
+    assertEquals(4, odds.waves());
+    assertFalse(odds.folder().equals(ran.folder()));
+    Dataset<Row> rows = spark.read().parquet(odds.folder());
+    assertEquals(odds.windows() + odds.failed(), rows.count());
+    assertEquals(
+        0,
+        rows.where(col(Results.ERROR).isNull())
+            .join(
+                rows().where("layer = 0 and head = 0").select("doc_id", "window", "log_prob"),
+                new String[] {"doc_id", "window", "log_prob"},
+                "left_anti")
+            .where(col(Results.LOG_PROB).isNotNull())
+            .count(),
+        "other log-probabilities in smaller passes");
+  }
+
+  @Test
+  void textFilesLinesAndParquetAreReadToo() throws Exception {
+    Path texts = Files.createDirectories(folder.resolve("texts/sub"));
+    Files.writeString(texts.resolve("one.txt"), "my lord");
+    Files.writeString(texts.resolveSibling("two words.txt"), "good night");
+    Files.write(texts.resolve("bad.txt"), new byte[] {'a', (byte) 0xff});
+    Files.write(texts.resolve("empty.txt"), new byte[0]);
+    Files.write(texts.resolve("torn.txt.gz"), new byte[] {1, 2, 3});
+    Files.writeString(texts.resolve("_hidden.txt"), "nobody");
+    try (GZIPOutputStream out =
+        new GZIPOutputStream(Files.newOutputStream(texts.resolve("three.txt.gz")))) {
+      out.write("the king".getBytes(StandardCharsets.UTF_8));
+    }
+    assertEquals(
+        Map.of(
+            "sub/one.txt", "",
+            "two words.txt", "",
+            "sub/three.txt.gz", "",
+            "sub/bad.txt", "it is not UTF-8",
+            "sub/empty.txt", "it is empty",
+            "sub/torn.txt.gz", "it can't be decompressed"),
+        prepare("texts", Format.AUTO, null, LongTexts.WINDOWS));
+
+    Path lines = folder.resolve("some.log");
+    Files.writeString(lines, "my lord\n\ngood night\n");
+    assertEquals(
+        Map.of("some.log@0", "", "some.log@9", ""),
+        prepare("some.log", Format.LINES, null, LongTexts.WINDOWS));
+
+    Path table = folder.resolve("table");
+    spark
+        .sql(
+            "select * from values (1, 'my lord'), (2, null), (null, 'night'), (4, repeat('my lord ', 300)) as t(k, body)")
+        .coalesce(1)
+        .write()
+        .parquet(table.toString());
+    Map<String, String> named = prepare("table", Format.AUTO, "k", LongTexts.REFUSE);
+    assertEquals("", named.get("1"));
+    assertEquals("it has no text", named.get("2"));
+    assertTrue(String.valueOf(named.get("4")).matches("it has .* tokens and the model reads 256"), named::toString);
+    assertEquals(4, named.size());
+    assertTrue(named.containsValue("it has no id"), named::toString);
+  }
+
+  /** Prepares an input of the folder: what is wrong with each document, by id. */
+  private static Map<String, String> prepare(
+      String input, Format format, @Nullable String id, LongTexts longTexts) throws Exception {
+    Path out = folder.resolve("prepared-" + input);
+    Preparation what =
+        new Preparation(
+            List.of(folder.resolve(input).toString()),
+            format,
+            "body",
+            Optional.ofNullable(id),
+            out.toString(),
+            false,
+            Corpora.demo(),
+            longTexts,
+            2,
+            1);
+    jobs.prepare(what, new Heard());
+    Map<String, String> errors = new HashMap<>();
+    for (Row row :
+        spark.read().parquet(out.resolve(Prepared.DOCUMENTS).toString()).collectAsList()) {
+      String error = row.getAs(Results.ERROR);
+      errors.put(
+          row.getAs(Results.DOC_ID),
+          error == null
+              ? ""
+              : error.startsWith("it can't be") ? "it can't be decompressed" : error);
+    }
+    return errors;
+  }
+
+  private static void refused(String words, Executable job) {
+    CorpusException e = assertThrows(CorpusException.class, job);
+    assertTrue(String.valueOf(e.getMessage()).contains(words), e.getMessage());
+  }
+
+  @Test
+  void whatCannotBeMeantIsRefusedBeforeAnythingIsWritten() throws Exception {
+    Path out = folder.resolve("refused");
+    refused(
+        "does not exist",
+        () -> jobs.prepare(Corpora.preparation(folder.resolve("nothing"), out), new Heard()));
+    Path mixed = Files.createDirectories(folder.resolve("mixed"));
+    Files.writeString(mixed.resolve("a.txt"), "a");
+    Files.writeString(mixed.resolve("b.jsonl"), "{}");
+    refused(
+        "several formats (text, json)",
+        () -> jobs.prepare(Corpora.preparation(mixed, out), new Heard()));
+    Path odd = Files.createDirectories(folder.resolve("odd"));
+    refused("no files in", () -> jobs.prepare(Corpora.preparation(odd, out), new Heard()));
+    Files.writeString(odd.resolve("a.pdf"), "a");
+    refused(
+        "its ending says no format",
+        () -> jobs.prepare(Corpora.preparation(odd, out), new Heard()));
+    assertFalse(Files.exists(out));
+    refused(
+        "nothing in it was prepared by Loupe",
+        () -> jobs.prepare(Corpora.preparation(folder.resolve("docs.jsonl"), odd), new Heard()));
+    assertEquals("a", Files.readString(odd.resolve("a.pdf")));
+    Path one = folder.resolve("one.txt");
+    Files.writeString(one, "my lord");
+    refused(
+        "prepared otherwise", () -> jobs.prepare(Corpora.preparation(one, prepared), new Heard()));
+    refused(
+        "nothing that loupe corpus prepare has finished",
+        () -> jobs.run(Corpora.run(odd, out), new Heard()));
+    CorpusRun missing = Corpora.run(prepared, out);
+    BackendException e =
+        assertThrows(
+            BackendException.class,
+            () ->
+                jobs.run(
+                    new CorpusRun(
+                        missing.prepared(),
+                        missing.output(),
+                        new ModelPlace("/no/such/model", false, Optional.empty()),
+                        Backend.CPU,
+                        Precision.F32,
+                        1,
+                        64,
+                        true,
+                        true,
+                        false,
+                        0),
+                    new Heard()));
+    assertTrue(String.valueOf(e.getMessage()).contains("has no /no/such/model"), e.getMessage());
+    assertFalse(Files.exists(out));
+  }
+
+  @Test
+  void aJobThatIsEndedWhilePreparingLeavesNothingThatLooksFinished() throws Exception {
+    Path out = folder.resolve("ended");
+    AtomicBoolean asked = new AtomicBoolean();
+    Preparation what = Corpora.preparation(folder.resolve("docs.jsonl"), out);
+    assertThrows(
+        CancellationException.class,
+        () -> jobs.prepare(what, new Heard(_ -> asked.getAndSet(true))));
+    refused(
+        "nothing that loupe corpus prepare has finished",
+        () -> jobs.run(Corpora.run(out, folder.resolve("none")), new Heard()));
+    assertEquals(DOCUMENTS, jobs.prepare(what, new Heard()).documents());
+  }
+
+  @Test
+  void versionsThatAreTooOldAreRefused() {
+    for (String java : List.of("21.0.9", "25", "25.0.2")) {
+      BackendException e =
+          assertThrows(
+              BackendException.class,
+              () -> Versions.check("executor 1", Runtime.Version.parse(java), "4.2.0"));
+      assertTrue(String.valueOf(e.getMessage()).contains("executor 1 runs on Java " + java), e.getMessage());
+      assertTrue(String.valueOf(e.getMessage()).contains("25.0.3 or newer"), e.getMessage());
+    }
+    for (String version : List.of("3.5.9", "4.1.3", "4.1.0-preview1")) {
+      BackendException e =
+          assertThrows(
+              BackendException.class,
+              () -> Versions.check("the driver", Runtime.Version.parse("25.0.3"), version));
+      assertTrue(String.valueOf(e.getMessage()).contains("4.2 or newer"), e.getMessage());
+    }
+    for (String version : List.of("4.2.0", "4.10.1", "5.0.0-SNAPSHOT")) {
+      Versions.check("the driver", Runtime.Version.parse("26"), version);
+    }
+  }
+}

@@ -1,0 +1,364 @@
+package dev.loupe.cli;
+
+import dev.loupe.Backend;
+import dev.loupe.BatchReader;
+import dev.loupe.Precision;
+import dev.loupe.corpus.CorpusJobs;
+import dev.loupe.corpus.CorpusRun;
+import dev.loupe.corpus.ModelPlace;
+import dev.loupe.corpus.Preparation;
+import dev.loupe.weights.CheckpointException;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.ParentCommand;
+
+/** {@code loupe corpus}: what heads do over many documents, on this machine or a cluster. */
+@Command(
+    name = "corpus",
+    description = "Statistics of heads and log-probabilities over many documents, on Apache Spark.",
+    synopsisSubcommandLabel = "COMMAND ...",
+    optionListHeading = "%n",
+    commandListHeading = "%nCommands:%n",
+    subcommands = {CorpusCommand.Prepare.class, CorpusCommand.Run.class},
+    footerHeading = "%nIn this order:%n",
+    footer = {
+      "  loupe corpus prepare texts/ -o prepared",
+      "  loupe corpus run prepared -o results",
+      "  loupe corpus report results --html report.html"
+    })
+final class CorpusCommand {
+  @ParentCommand Main main;
+
+  /** Which model, where the machines of a cluster find it. */
+  static final class Where {
+    @Option(
+        names = {"-m", "--model"},
+        paramLabel = "DIR|FILE|NAME|URI",
+        description = {
+          "GPT-2 folder, weights file, name of a pulled model (default: the Shakespeare demo).",
+          "On a cluster the same path on every machine, or hdfs://... or s3a://..."
+        })
+    @Nullable String model;
+
+    @Option(names = "--ship", description = "Send the model along to the machines of a cluster.")
+    boolean ship;
+
+    ModelPlace place() throws CheckpointException {
+      boolean address = model != null && model.matches("[a-z][a-z0-9+.-]+://.*");
+      if (address && ship) {
+        throw new IllegalArgumentException("--ship is for a model on this machine");
+      }
+      String source = address ? String.valueOf(model) : local().toAbsolutePath().toString();
+      return new ModelPlace(source, ship, Home.gpt2Tokenizer());
+    }
+
+    private Path local() throws CheckpointException {
+      ModelOptions options = new ModelOptions();
+      options.model = model == null ? null : Path.of(model);
+      return options.source();
+    }
+  }
+
+  /** What all of them ask for. */
+  static final class Common {
+    @Option(
+        names = "--threads",
+        paramLabel = "N",
+        description = "CPU threads, of each executor (default: all that it has).")
+    int threads;
+
+    @Option(
+        names = {"-q", "--quiet"},
+        description = "Nothing on standard error but errors.")
+    boolean quiet;
+  }
+
+  /** Says what a job says. */
+  private static final class Watch implements CorpusJobs.Listener, AutoCloseable {
+    private final Terminal terminal;
+    private final boolean quiet;
+    private final Interrupt interrupt;
+    private ProgressBar bar;
+    private final String label;
+
+    Watch(Terminal terminal, boolean quiet, String label) {
+      this.terminal = terminal;
+      this.quiet = quiet;
+      this.label = label;
+      interrupt = new Interrupt(terminal);
+      bar = new ProgressBar(terminal, !quiet, label);
+    }
+
+    @Override
+    public synchronized boolean progress(long done, long total) {
+      bar.update(done, total);
+      return !interrupt.asked();
+    }
+
+    @Override
+    public synchronized void note(String sentence) {
+      if (!quiet) {
+        bar.clear();
+        terminal.say("[%s]".formatted(sentence));
+        bar = new ProgressBar(terminal, true, label);
+      }
+    }
+
+    @Override
+    public void close() {
+      bar.clear();
+      interrupt.close();
+    }
+  }
+
+  @Command(
+      name = "prepare",
+      description = {
+        "Make documents ready for a model: tokenize them, cut those that are too long, sort them.",
+        "A folder may hold text files, JSON lines or Parquet, plain or compressed."
+      },
+      optionListHeading = "%n",
+      parameterListHeading = "%n",
+      abbreviateSynopsis = true,
+      sortOptions = false,
+      footerHeading = "%nExamples:%n",
+      footer = {
+        "  loupe corpus prepare texts/ -o prepared",
+        "  loupe corpus prepare news.jsonl.gz --text body --id url -m gpt2 -o prepared"
+      })
+  static final class Prepare implements Callable<Integer> {
+    @ParentCommand CorpusCommand parent;
+
+    @Parameters(paramLabel = "INPUT", arity = "1..*", description = "Files or folders.")
+    List<String> inputs;
+
+    @Option(
+        names = {"-o", "--out"},
+        paramLabel = "DIR",
+        required = true,
+        description = "Where the prepared documents go.")
+    String out;
+
+    @Option(
+        names = "--format",
+        paramLabel = "F",
+        description =
+            "text (a document is a file), lines (a line), json (an object on a line), parquet (a row);"
+                + " default: by the files' endings.")
+    Preparation.Format format = Preparation.Format.AUTO;
+
+    @Option(
+        names = "--text",
+        paramLabel = "NAME",
+        description = "Field or column of the text (default: text).")
+    String text = "text";
+
+    @Option(
+        names = "--id",
+        paramLabel = "NAME",
+        description = "Field or column of the id (default: file and place).")
+    @Nullable String id;
+
+    @Option(
+        names = "--long",
+        paramLabel = "L",
+        description =
+            "Documents longer than the context: windows cuts them, refuse records them (default:"
+                + " windows).")
+    Preparation.LongTexts longTexts = Preparation.LongTexts.WINDOWS;
+
+    @Option(
+        names = "--shards",
+        paramLabel = "N",
+        description = "Parts, each the work of one task (default: 64).")
+    int shards = 64;
+
+    @Option(
+        names = "--waves",
+        paramLabel = "N",
+        description =
+            "Steps of a run; one that is interrupted goes on after the last finished one (default:"
+                + " 8).")
+    int waves = 8;
+
+    @Option(names = "--overwrite", description = "Replace what is in DIR.")
+    boolean overwrite;
+
+    @Mixin Common common;
+
+    @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
+    Where where = new Where();
+
+    @Override
+    public Integer call() throws IOException {
+      Terminal terminal = parent.main.terminal();
+      Preparation what =
+          new Preparation(
+              inputs,
+              format,
+              text,
+              Optional.ofNullable(id),
+              out,
+              overwrite,
+              where.place(),
+              longTexts,
+              shards,
+              waves);
+      try (Watch watch = new Watch(terminal, common.quiet, "preparing");
+          CorpusJobs jobs = CorpusJobs.open("loupe corpus prepare", common.threads)) {
+        CorpusJobs.Prepared done = jobs.prepare(what, watch);
+        if (!common.quiet) {
+          watch.note(
+              String.format(
+                  Locale.ROOT,
+                  "%s%,d documents, %,d windows of %,d tokens%s",
+                  done.existed() ? "prepared before: " : "",
+                  done.documents(),
+                  done.windows(),
+                  done.tokens(),
+                  done.failed() == 0 ? "" : "; %,d failed".formatted(done.failed())));
+        }
+      }
+      return 0;
+    }
+  }
+
+  @Command(
+      name = "run",
+      description = {
+        "Read documents that were prepared: of each its log-probability, and what every head did.",
+        "An interrupted run goes on where it was if it is started again."
+      },
+      optionListHeading = "%n",
+      parameterListHeading = "%n",
+      abbreviateSynopsis = true,
+      sortOptions = false,
+      footerHeading = "%nExamples:%n",
+      footer = {
+        "  loupe corpus run prepared -o results",
+        "  loupe corpus run prepared -m gpt2 --value-norms --edges 3 -o results"
+      })
+  static final class Run implements Callable<Integer> {
+    @ParentCommand CorpusCommand parent;
+
+    @Parameters(paramLabel = "PREPARED", description = "Folder that prepare wrote.")
+    String prepared;
+
+    @Option(
+        names = {"-o", "--out"},
+        paramLabel = "DIR",
+        required = true,
+        description = "Where the results go, as Parquet; each run has a folder in it.")
+    String out;
+
+    @Option(names = "--value-norms", description = "Attention weighted by what is read, too.")
+    boolean valueNorms;
+
+    @Option(
+        names = "--edges",
+        paramLabel = "K",
+        description = "The K heaviest edges of each head, up to 8, without the first token's.")
+    int edges;
+
+    @Option(
+        names = "--no-log-prob",
+        description = "No log-probabilities: a third to half of the time.")
+    boolean noLogprobs;
+
+    @Option(names = "--no-statistics", description = "No statistics of heads.")
+    boolean noStatistics;
+
+    @Option(
+        names = "--batch-tokens",
+        paramLabel = "N",
+        description = "Tokens of a pass, at least the context (default: ${DEFAULT-VALUE}).")
+    int tokens = BatchReader.DEFAULT_TOKENS;
+
+    @Mixin Common common;
+
+    @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
+    Where where = new Where();
+
+    @Option(
+        names = "--backend",
+        paramLabel = "B",
+        description =
+            "auto, cpu or cuda; auto takes the card that Spark assigns, on one machine the first"
+                + " (default: auto).")
+    Backend backend = Backend.AUTO;
+
+    @Option(
+        names = "--dtype",
+        paramLabel = "T",
+        description = "Weights as f32, f16, bf16 or int8 (default: f32).")
+    Precision precision = Precision.F32;
+
+    @Override
+    public Integer call() throws IOException {
+      Terminal terminal = parent.main.terminal();
+      CorpusRun what =
+          new CorpusRun(
+              prepared,
+              out,
+              where.place(),
+              backend,
+              precision,
+              common.threads,
+              tokens,
+              !noLogprobs,
+              !noStatistics,
+              valueNorms,
+              edges);
+      CorpusJobs.Ran ran;
+      try (Watch watch = new Watch(terminal, common.quiet, "reading");
+          CorpusJobs jobs = CorpusJobs.open("loupe corpus run", common.threads)) {
+        watch.interrupt.onlyAsk();
+        ran = jobs.run(what, watch);
+      }
+      terminal.print(ran.folder() + "\n");
+      if (!common.quiet) {
+        terminal.say("[%s]".formatted(said(ran)));
+      }
+      return ran.interrupted() ? Interrupt.EXIT_CODE : 0;
+    }
+
+    private static String said(CorpusJobs.Ran ran) {
+      StringBuilder said = new StringBuilder();
+      if (ran.waves() > 0) {
+        said.append(
+            String.format(
+                Locale.ROOT,
+                "%,d windows, %,d tokens in %.1f s: %,.1f windows/s, %,.0f tokens/s",
+                ran.windows(),
+                ran.tokens(),
+                ran.seconds(),
+                ran.windows() / ran.seconds(),
+                ran.tokens() / ran.seconds()));
+        if (ran.failed() > 0) {
+          said.append(String.format(Locale.ROOT, "; %,d failed", ran.failed()));
+        }
+      }
+      if (ran.skipped() > 0) {
+        said.append(said.isEmpty() ? "" : "; ")
+            .append("%d of %d waves were there before".formatted(ran.skipped(), ran.allWaves()));
+      }
+      if (ran.interrupted()) {
+        said.append(said.isEmpty() ? "" : "; ")
+            .append(
+                "interrupted: %d of %d waves are done, the same command goes on from there"
+                    .formatted(ran.waves() + ran.skipped(), ran.allWaves()));
+      }
+      return said.toString();
+    }
+  }
+}
