@@ -18,7 +18,7 @@ cxx=${CXX:-g++}
 jobs=${EMU_JOBS:-2}
 mkdir -p "$out"
 
-flags=(-std=c++17 -g -fPIC -fvisibility=hidden "-fmacro-prefix-map=$here/=" "-fmacro-prefix-map=$sources/="
+flags=(-std=c++17 -g1 -fPIC -fvisibility=hidden "-fmacro-prefix-map=$here/=" "-fmacro-prefix-map=$sources/="
   "-I$here" "-I$sources" "-I$here/../../main/cuda")
 # one instruction set on every x86-64 machine (with the fast half conversions), so results do not depend on which
 [ "$(uname -m)" = x86_64 ] && flags+=(-march=x86-64-v3)

@@ -1,5 +1,7 @@
 #include "record.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -82,8 +84,8 @@ Record::Bytes content(uint64_t address, size_t bytes) {
 }  // namespace
 
 bool Record::save(const std::string& path) {
-  // a test's second JVM may write at the same time
-  std::string written = path + ".new";
+  // another JVM may write at the same time
+  std::string written = path + "." + std::to_string(getpid());
   return transfer(written, true, true, *this) && rename(written.c_str(), path.c_str()) == 0;
 }
 

@@ -12,8 +12,8 @@ left_out() { echo "kernels: no kernel runs under the sanitizers: $*"; exit; }
 [[ $chosen == "" || $chosen == *'${test}' ]] || left_out "only some tests have run ($chosen)"
 [ -n "$(ls -A "$records" 2>/dev/null)" ] || left_out "no test has launched any on the emulator"
 pids=() failed=0
-for mode in asan tsan; do  # one on each core
-  (EMU_JOBS=1 "$here/build.sh" "$out/$mode" "$mode" && "$out/$mode/harness" -q -r "$records") &
+for mode in asan tsan; do
+  ("$here/build.sh" "$out/$mode" "$mode" && "$out/$mode/harness" -q -r "$records") &
   pids+=($!)
 done
 for pid in "${pids[@]}"; do wait "$pid" || failed=1; done

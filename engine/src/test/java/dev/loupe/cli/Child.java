@@ -74,6 +74,14 @@ record Child(Path folder) {
     return said.toString();
   }
 
+  /** Waits until it has computed for so many seconds, which takes longer on a busy machine. */
+  static void awaitWork(Process process, int seconds) throws InterruptedException {
+    while (process.isAlive()
+        && process.info().totalCpuDuration().orElseThrow().toSeconds() < seconds) {
+      Thread.sleep(20);
+    }
+  }
+
   static void signal(Process process, String name) throws Exception {
     String pid = Long.toString(process.pid());
     assertEquals(0, new ProcessBuilder("kill", "-" + name, pid).inheritIO().start().waitFor());

@@ -13,13 +13,14 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** What only a process of its own can show: signals, full memory, broken pipes. */
-@Timeout(60)
+@Timeout(240)
 class ProcessTest {
   @TempDir Path folder;
   private Child child;
@@ -27,6 +28,12 @@ class ProcessTest {
   @BeforeEach
   void child() {
     child = new Child(folder);
+  }
+
+  /** One that a test has given up must not go on beside the others. */
+  @AfterEach
+  void nothingGoesOn() {
+    ProcessHandle.current().children().forEach(ProcessHandle::destroyForcibly);
   }
 
   private Path made() throws IOException {
@@ -52,10 +59,10 @@ class ProcessTest {
                   "--runs",
                   100_000_000,
                   "--json"));
-      Thread.sleep(1000L * seconds); // too early, there is nothing to keep: once more
+      Child.awaitWork(process, seconds); // too early, there is nothing to keep: once more
       Child.signal(process, "INT");
       out = new String(process.getInputStream().readAllBytes(), UTF_8);
-      assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS));
       assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
       assertEquals("", child.said());
     }
@@ -75,10 +82,10 @@ class ProcessTest {
     int windows = 0;
     for (int seconds = 4; windows == 0 && seconds <= 16; seconds *= 2) {
       Process process = child.start(Child.java(Main.class, List.of(), args));
-      Thread.sleep(1000L * seconds); // too early, there is nothing to keep: once more
+      Child.awaitWork(process, seconds); // too early, there is nothing to keep: once more
       Child.signal(process, "INT");
       String out = new String(process.getInputStream().readAllBytes(), UTF_8);
-      assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS));
       assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
       if (!out.isEmpty()) {
         read = JsonParser.parseString(out).getAsJsonObject().getAsJsonObject("text");
@@ -116,9 +123,9 @@ class ProcessTest {
     };
     for (int seconds = 6; !Files.exists(json) && seconds <= 24; seconds *= 2) {
       Process process = child.start(Child.java(Main.class, List.of(), args));
-      Thread.sleep(1000L * seconds); // too early, there is nothing to keep: once more
+      Child.awaitWork(process, seconds); // too early, there is nothing to keep: once more
       Child.signal(process, "INT");
-      assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS));
       assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
       assertEquals("", child.said());
     }
@@ -177,7 +184,7 @@ class ProcessTest {
     assertTrue(process.getInputStream().read() >= 0);
     assertEquals(1, Ran.names(made).size(), "begun");
     process.destroy(); // SIGTERM
-    assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
     assertEquals(128 + 15, process.exitValue());
     assertEquals(List.of(), Ran.names(made));
   }
@@ -211,7 +218,7 @@ class ProcessTest {
     assertEquals('a', process.getInputStream().read(), "the first one only asks");
     assertFalse(process.waitFor(400, TimeUnit.MILLISECONDS), "and does not end it");
     Child.signal(process, "INT");
-    assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
     assertEquals(Interrupt.EXIT_CODE, process.exitValue());
   }
 
@@ -236,7 +243,7 @@ class ProcessTest {
                 "--attention",
                 made.resolve("a.npz")));
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
-    assertTrue(process.waitFor(50, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
     new Ran(process.exitValue(), out, child.said())
         .refused(Main.OUT_OF_MEMORY, "out of memory", "use a smaller model");
     assertEquals(List.of(), Ran.names(made));
@@ -252,7 +259,7 @@ class ProcessTest {
     Process process =
         child.start(List.of("bash", "-c", line + "| head -c 1; exit ${PIPESTATUS[0]}"));
     assertEquals(1, process.getInputStream().readAllBytes().length);
-    assertTrue(process.waitFor(50, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
     assertEquals(0, process.exitValue());
     assertEquals("", child.said());
   }

@@ -218,7 +218,9 @@ class StreamsTest {
     brief.update(1, 4);
     assertEquals("", err.toString(UTF_8), "short work needs no bar");
     brief.clear();
-    Thread.sleep(600);
+    for (int i = 0; i < 1000 && err.size() == 0; i++) {
+      Thread.sleep(20);
+    }
     assertTrue(err.toString(UTF_8).matches("\\rreading \\[\\.+]   0%"), "without any news");
     err.reset();
 
@@ -227,7 +229,10 @@ class StreamsTest {
       bar.clear();
     }
     assertEquals("", err.toString(UTF_8));
-    shown.update(2, 4);
+    for (int i = 0; i < 1000 && err.size() == 0; i++) { // not drawn too often
+      shown.update(2, 4);
+      Thread.sleep(20);
+    }
     String line = err.toString(UTF_8);
     assertTrue(line.startsWith("\rreading [####"), line);
     assertTrue(line.endsWith(" 50%"), line);

@@ -19,6 +19,8 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.CopyOnWriteArrayList;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -28,6 +30,19 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** Whom the server answers. */
 @Timeout(60)
 class AccessTest {
+  /** On loopback, without a key. */
+  private static Served plain;
+
+  @BeforeAll
+  static void start() throws IOException {
+    plain = Served.start(options("127.0.0.1", ""));
+  }
+
+  @AfterAll
+  static void stop() {
+    plain.close();
+  }
+
   private static ServerOptions options(String host, String key) {
     return new ServerOptions(
         host, 0, Optional.of(key).filter(k -> !k.isEmpty()), 4, 8, Duration.ofSeconds(60), "m");
@@ -74,25 +89,20 @@ class AccessTest {
   })
   void onLoopbackTheHostIsCheckedAndAlwaysTheOrigin(String host, String origin, int expected)
       throws IOException {
-    try (Served served = Served.start(options("127.0.0.1", ""))) {
-      String headers = "Host: %s\n".formatted(host == null ? "" : host);
-      if (origin != null) {
-        headers += "Origin: %s\n".formatted(origin);
-      }
-      assertEquals(expected, status(served, headers));
+    String headers = "Host: %s\n".formatted(host == null ? "" : host);
+    if (origin != null) {
+      headers += "Origin: %s\n".formatted(origin);
     }
+    assertEquals(expected, status(plain, headers));
   }
 
   @Test
   void wantsOneHost() throws IOException {
-    try (Served served = Served.start(options("127.0.0.1", ""))) {
-      assertEquals(400, status(served, ""));
-      assertEquals(400, status(served, "Host: localhost\nHost: localhost\n"));
-      assertEquals(
-          403,
-          status(
-              served, "Host: localhost\nOrigin: http://localhost\nOrigin: http://evil.example\n"));
-    }
+    assertEquals(400, status(plain, ""));
+    assertEquals(400, status(plain, "Host: localhost\nHost: localhost\n"));
+    assertEquals(
+        403,
+        status(plain, "Host: localhost\nOrigin: http://localhost\nOrigin: http://evil.example\n"));
   }
 
   @Test

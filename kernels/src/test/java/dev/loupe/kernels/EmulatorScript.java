@@ -5,9 +5,12 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.File;
 import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.FileLock;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -31,11 +34,17 @@ final class EmulatorScript {
     builder.redirectErrorStream(true).redirectOutput(output.toFile());
     // The scripts' processes have no business with the stand-in driver of this JVM.
     builder.environment().remove("LD_LIBRARY_PATH");
-    Process process = builder.start();
-    if (!process.waitFor(10, TimeUnit.MINUTES)) {
-      process.destroyForcibly();
+    int status;
+    try (FileChannel file =
+            FileChannel.open(
+                work.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+        FileLock _ = file.lock()) { // another JVM's script builds into the same folders
+      Process process = builder.start();
+      if (!process.waitFor(10, TimeUnit.MINUTES)) {
+        process.destroyForcibly();
+      }
+      status = process.waitFor();
     }
-    int status = process.waitFor();
     assertEquals(0, status, () -> read(output));
   }
 
