@@ -9,7 +9,6 @@ import dev.loupe.Precision;
 import dev.loupe.corpus.ModelPlace;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
-import java.io.File;
 import java.io.IOException;
 import java.io.Serializable;
 import java.net.InetAddress;
@@ -19,7 +18,9 @@ import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.SparkFiles;
 import org.apache.spark.TaskContext;
@@ -177,6 +178,19 @@ final class Models {
     return tokenizer;
   }
 
+  /** Sends a model to all executors, now and later: a file, or those of a folder. */
+  static void send(SparkContext context, Path model) throws IOException {
+    if (!Files.isDirectory(model)) {
+      context.addFile(model.toString());
+      return;
+    }
+    try (Stream<Path> files = Files.list(model)) {
+      for (Path file : files.filter(Files::isRegularFile).sorted().toList()) {
+        context.addFile(file.toString());
+      }
+    }
+  }
+
   /**
    * Where a model lies on this machine; one that lies elsewhere is fetched first.
    *
@@ -185,7 +199,8 @@ final class Models {
   static synchronized Path local(Place place) throws IOException {
     String source = place.source();
     if (place.ship() && !SparkEnv.get().executorId().equals("driver")) {
-      return Path.of(SparkFiles.get(new File(source).getName()));
+      Path file = Path.of(SparkFiles.get(String.valueOf(Path.of(source).getFileName())));
+      return Files.exists(file) ? file : file.resolveSibling("");
     }
     if (!source.matches("[a-z][a-z0-9+.-]+://.*")) {
       if (!Files.exists(Path.of(source))) {

@@ -100,7 +100,7 @@ final class RunJob {
           "%s was prepared with another tokenizer than this model's".formatted(from));
     }
     if (place.ship()) {
-      spark.sparkContext().addFile(place.source(), true);
+      Models.send(spark.sparkContext(), java.nio.file.Path.of(place.source()));
     }
     // a shard is one task: its file is not cut, and none are put together
     spark.conf().set("spark.sql.files.maxPartitionBytes", WHOLE);

@@ -27,6 +27,7 @@ import dev.loupe.corpus.Preparation.Format;
 import dev.loupe.corpus.Preparation.LongTexts;
 import dev.loupe.spark.Corpora.Heard;
 import dev.loupe.spark.Corpora.Sum;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -40,6 +41,9 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import java.util.zip.GZIPOutputStream;
+import org.apache.spark.SparkException;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
@@ -62,6 +66,8 @@ class CorpusTest {
   private static Path prepared;
   private static CorpusJobs.Prepared preparation;
   private static CorpusJobs.Ran ran;
+  private static Path few; // prepared, for what is done several times
+  private static CorpusJobs.Ran fewRead;
 
   @BeforeAll
   static void readTenThousandDocuments() throws Exception {
@@ -72,6 +78,10 @@ class CorpusTest {
     preparation =
         jobs.prepare(Corpora.preparation(folder.resolve("docs.jsonl"), prepared), new Heard());
     ran = jobs.run(Corpora.run(prepared, folder.resolve("results")), new Heard());
+    Corpora.write(folder.resolve("few.jsonl"), 1000);
+    few = folder.resolve("prepared-few");
+    jobs.prepare(Corpora.preparation(folder.resolve("few.jsonl"), few), new Heard());
+    fewRead = jobs.run(Corpora.run(few, folder.resolve("results")), new Heard());
   }
 
   @AfterAll
@@ -225,20 +235,20 @@ class CorpusTest {
   @Test
   void anInterruptedRunGoesOnAfterItsLastWave() throws Exception {
     Path results = folder.resolve("interrupted");
-    long half = ran.tokens() / 2;
-    CorpusJobs.Ran first = jobs.run(Corpora.run(prepared, results), new Heard(n -> n < half));
+    long half = fewRead.tokens() / 2;
+    CorpusJobs.Ran first = jobs.run(Corpora.run(few, results), new Heard(n -> n < half));
     assertTrue(first.interrupted());
     assertTrue(first.waves() >= 1 && first.waves() < 4, first.toString());
-    CorpusJobs.Ran rest = jobs.run(Corpora.run(prepared, results), new Heard());
+    CorpusJobs.Ran rest = jobs.run(Corpora.run(few, results), new Heard());
     assertEquals(first.waves(), rest.skipped());
     assertEquals(4 - first.waves(), rest.waves());
-    assertEquals(Sum.of(spark, ran.folder()), Sum.of(spark, rest.folder()));
+    assertEquals(Sum.of(spark, fewRead.folder()), Sum.of(spark, rest.folder()));
   }
 
   @Test
   void otherOptionsHaveAFolderOfTheirOwn() throws Exception {
     Path results = folder.resolve("results");
-    CorpusRun plain = Corpora.run(prepared, results);
+    CorpusRun plain = Corpora.run(few, results);
     CorpusRun onlyOdds =
         new CorpusRun(
             plain.prepared(),
@@ -254,14 +264,18 @@ class CorpusTest {
             0);
     CorpusJobs.Ran odds = jobs.run(onlyOdds, new Heard());
     assertEquals(4, odds.waves());
-    assertFalse(odds.folder().equals(ran.folder()));
+    assertFalse(odds.folder().equals(fewRead.folder()));
     Dataset<Row> rows = spark.read().parquet(odds.folder());
     assertEquals(odds.windows() + odds.failed(), rows.count());
     assertEquals(
         0,
         rows.where(col(Results.ERROR).isNull())
             .join(
-                rows().where("layer = 0 and head = 0").select("doc_id", "window", "log_prob"),
+                spark
+                    .read()
+                    .parquet(fewRead.folder())
+                    .where("layer = 0 and head = 0")
+                    .select("doc_id", "window", "log_prob"),
                 new String[] {"doc_id", "window", "log_prob"},
                 "left_anti")
             .where(col(Results.LOG_PROB).isNotNull())
@@ -308,7 +322,9 @@ class CorpusTest {
     Map<String, String> named = prepare("table", Format.AUTO, "k", LongTexts.REFUSE);
     assertEquals("", named.get("1"));
     assertEquals("it has no text", named.get("2"));
-    assertTrue(String.valueOf(named.get("4")).matches("it has .* tokens and the model reads 256"), named::toString);
+    assertTrue(
+        String.valueOf(named.get("4")).matches("it has .* tokens and the model reads 256"),
+        named::toString);
     assertEquals(4, named.size());
     assertTrue(named.containsValue("it has no id"), named::toString);
   }
@@ -405,14 +421,94 @@ class CorpusTest {
   void aJobThatIsEndedWhilePreparingLeavesNothingThatLooksFinished() throws Exception {
     Path out = folder.resolve("ended");
     AtomicBoolean asked = new AtomicBoolean();
-    Preparation what = Corpora.preparation(folder.resolve("docs.jsonl"), out);
+    Preparation what = Corpora.preparation(folder.resolve("few.jsonl"), out);
     assertThrows(
         CancellationException.class,
         () -> jobs.prepare(what, new Heard(_ -> asked.getAndSet(true))));
     refused(
         "nothing that loupe corpus prepare has finished",
         () -> jobs.run(Corpora.run(out, folder.resolve("none")), new Heard()));
-    assertEquals(DOCUMENTS, jobs.prepare(what, new Heard()).documents());
+    assertEquals(1000, jobs.prepare(what, new Heard()).documents());
+  }
+
+  @Test
+  void aDriverThatIsKilledLosesNoFinishedWave() throws Exception {
+    Path results = folder.resolve("killed");
+    Process driver =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "--add-modules=jdk.incubator.vector",
+                "--enable-native-access=ALL-UNNAMED",
+                "--sun-misc-unsafe-memory-access=allow",
+                "-Xmx1g",
+                "-cp",
+                System.getProperty("java.class.path"),
+                "dev.loupe.cli.Main",
+                "corpus",
+                "run",
+                few.toString(),
+                "-o",
+                results.toString(),
+                "-m",
+                Corpora.DEMO.toString(),
+                "--edges",
+                "2",
+                "--threads",
+                "1")
+            .redirectErrorStream(true)
+            .redirectOutput(folder.resolve("driver.log").toFile())
+            .start();
+    Path first =
+        results.resolve(Path.of(fewRead.folder()).getFileName()).resolve("wave=0/_SUCCESS");
+    for (int i = 0; i < 9000 && driver.isAlive() && !Files.exists(first); i++) {
+      Thread.sleep(20);
+    }
+    driver.destroyForcibly().waitFor();
+    assertTrue(Files.exists(first), () -> "no wave was finished: " + log());
+    CorpusJobs.Ran rest = jobs.run(Corpora.run(few, results), new Heard());
+    assertTrue(rest.skipped() >= 1 && rest.waves() >= 1, rest.toString());
+    assertEquals(4, rest.skipped() + rest.waves());
+    assertEquals(Sum.of(spark, fewRead.folder()), Sum.of(spark, rest.folder()));
+  }
+
+  private static String log() {
+    try {
+      return Files.readString(folder.resolve("driver.log"));
+    } catch (IOException e) {
+      return e.toString();
+    }
+  }
+
+  @Test
+  void anExecutorWithAnotherModelOrNoneSaysSo() throws Exception {
+    Models.Place demo = Models.Place.of(Corpora.demo());
+    Models.Place nowhere = new Models.Place("/no/such/model", false, null);
+    String other =
+        opens(new Models.Wanted(demo, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
+    assertTrue(other.contains("has another model at " + Corpora.DEMO), other);
+    assertTrue(other.contains("not " + "0".repeat(64)), other);
+    String missing =
+        opens(new Models.Wanted(nowhere, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
+    assertTrue(missing.contains("has no /no/such/model"), missing);
+    String noCard =
+        opens(new Models.Wanted(demo, "0".repeat(64), Backend.CUDA, Precision.F32, 1, false));
+    assertTrue(noCard.contains("was assigned no card"), noCard);
+  }
+
+  /** What is said of a task that opens this. */
+  private static String opens(Models.Wanted wanted) {
+    @SuppressWarnings("resource") // the session's own
+    JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
+    SparkException e =
+        assertThrows(
+            SparkException.class,
+            () ->
+                context
+                    .parallelize(List.of(1), 1)
+                    .map(_ -> Models.open(wanted, TaskContext.get()).says())
+                    .collect());
+    BackendException said = assertThrows(BackendException.class, () -> Failures.explained(e));
+    return String.valueOf(said.getMessage());
   }
 
   @Test
@@ -422,7 +518,9 @@ class CorpusTest {
           assertThrows(
               BackendException.class,
               () -> Versions.check("executor 1", Runtime.Version.parse(java), "4.2.0"));
-      assertTrue(String.valueOf(e.getMessage()).contains("executor 1 runs on Java " + java), e.getMessage());
+      assertTrue(
+          String.valueOf(e.getMessage()).contains("executor 1 runs on Java " + java),
+          e.getMessage());
       assertTrue(String.valueOf(e.getMessage()).contains("25.0.3 or newer"), e.getMessage());
     }
     for (String version : List.of("3.5.9", "4.1.3", "4.1.0-preview1")) {
