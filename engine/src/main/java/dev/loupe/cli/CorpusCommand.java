@@ -4,16 +4,21 @@ import dev.loupe.Backend;
 import dev.loupe.BatchReader;
 import dev.loupe.Precision;
 import dev.loupe.corpus.CorpusJobs;
+import dev.loupe.corpus.CorpusReport;
 import dev.loupe.corpus.CorpusRun;
 import dev.loupe.corpus.ModelPlace;
 import dev.loupe.corpus.Preparation;
+import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.Callable;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
@@ -29,7 +34,11 @@ import picocli.CommandLine.ParentCommand;
     synopsisSubcommandLabel = "COMMAND ...",
     optionListHeading = "%n",
     commandListHeading = "%nCommands:%n",
-    subcommands = {CorpusCommand.Prepare.class, CorpusCommand.Run.class},
+    subcommands = {
+      CorpusCommand.Prepare.class,
+      CorpusCommand.Run.class,
+      CorpusCommand.Report.class
+    },
     footerHeading = "%nIn this order:%n",
     footer = {
       "  loupe corpus prepare texts/ -o prepared",
@@ -359,6 +368,73 @@ final class CorpusCommand {
                     .formatted(ran.waves() + ran.skipped(), ran.allWaves()));
       }
       return said.toString();
+    }
+  }
+
+  @Command(
+      name = "report",
+      description = {
+        "What the results of a run come to: heads by statistic with their spread over documents,",
+        "the documents that stand out, those that failed. Waves that are finished count."
+      },
+      optionListHeading = "%n",
+      parameterListHeading = "%n",
+      abbreviateSynopsis = true,
+      sortOptions = false,
+      footerHeading = "%nExample:%n",
+      footer = "  loupe corpus report results --html report.html --json report.json")
+  static final class Report implements Callable<Integer> {
+    @ParentCommand CorpusCommand parent;
+
+    @Parameters(paramLabel = "RESULTS", description = "Folder that runs were written to.")
+    String results;
+
+    @Option(
+        names = "--run",
+        paramLabel = "HASH",
+        description = "Which run, where there are several.")
+    @Nullable String run;
+
+    @Option(
+        names = "--html",
+        paramLabel = "FILE",
+        description = "Write one page that needs nothing else.")
+    @Nullable Path html;
+
+    @Option(
+        names = "--json",
+        paramLabel = "FILE",
+        description = "Write one JSON object; - is standard output.")
+    @Nullable Path json;
+
+    @Mixin Common common;
+
+    @Override
+    public Integer call() throws IOException {
+      if (html == null && json == null) {
+        throw new IllegalArgumentException("give --html FILE, --json FILE, or both");
+      }
+      Terminal terminal = parent.main.terminal();
+      boolean printed = json != null && json.equals(Path.of("-"));
+      try (AtomicFile page = html == null ? null : AtomicFile.create(html);
+          AtomicFile object = json == null || printed ? null : AtomicFile.create(json);
+          CorpusJobs jobs = CorpusJobs.open("loupe corpus report", common.threads)) {
+        CorpusReport report = jobs.report(results, Optional.ofNullable(run));
+        if (printed) {
+          terminal.print(report.json() + "\n");
+        }
+        write(object, report::json);
+        write(page, report::html);
+      }
+      return 0;
+    }
+
+    private static void write(@Nullable AtomicFile file, Supplier<String> content)
+        throws IOException {
+      if (file != null) {
+        Files.writeString(file.path(), content.get(), StandardCharsets.UTF_8);
+        file.commit();
+      }
     }
   }
 }

@@ -3,6 +3,7 @@ package dev.loupe.corpus;
 import dev.loupe.BackendException;
 import java.io.IOException;
 import java.util.Iterator;
+import java.util.Optional;
 import java.util.ServiceLoader;
 
 /**
@@ -89,6 +90,15 @@ public interface CorpusJobs extends AutoCloseable {
    * @throws dev.loupe.weights.CheckpointException if the model can't be read
    */
   Ran run(CorpusRun what, Listener listener) throws IOException;
+
+  /**
+   * What the results of a run come to.
+   *
+   * @param results the folder that runs were written to, or that of one run
+   * @param run which run, by its hash; empty if there is but one
+   * @throws CorpusException if there are no results, or several runs and none is named
+   */
+  CorpusReport report(String results, Optional<String> run) throws IOException;
 
   @Override
   void close();

@@ -21,7 +21,7 @@ public final class ContentPolicy {
   }
 
   /** Of a page with a script. */
-  static String of(String script, String style) {
+  public static String of(String script, String style) {
     return BASE + " script-src " + hash(script) + "; style-src " + hash(style);
   }
 

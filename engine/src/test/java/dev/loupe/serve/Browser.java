@@ -28,12 +28,12 @@ import org.openqa.selenium.logging.LogEntry;
 import org.openqa.selenium.logging.LogType;
 import org.openqa.selenium.logging.LoggingPreferences;
 
-/** Chromium without a window, on the workbench. */
-record Browser(ChromeDriver driver) implements AutoCloseable {
+/** Chromium without a window, on the workbench; other pages are for its driver. */
+public record Browser(ChromeDriver driver) implements AutoCloseable {
   private static final Duration PATIENCE = Duration.ofSeconds(20);
 
   /** Skips the test, with the reason, where there is no Chromium, or no driver for it. */
-  static Browser open(Path downloads) {
+  public static Browser open(Path downloads) {
     Optional<Path> chromium = program("chromium", "chromium-browser", "google-chrome");
     Optional<Path> driver = program("chromedriver");
     assumeTrue(chromium.isPresent(), "no chromium, chromium-browser or google-chrome on the PATH");
@@ -67,7 +67,7 @@ record Browser(ChromeDriver driver) implements AutoCloseable {
   }
 
   /** A window of so many CSS pixels, one device pixel each. */
-  Browser size(int width, int height) {
+  public Browser size(int width, int height) {
     Object _ =
         driver.executeCdpCommand(
             "Emulation.setDeviceMetricsOverride",
@@ -75,7 +75,7 @@ record Browser(ChromeDriver driver) implements AutoCloseable {
     return this;
   }
 
-  Browser theme(String name) {
+  public Browser theme(String name) {
     Object _ =
         driver.executeCdpCommand(
             "Emulation.setEmulatedMedia",
@@ -105,7 +105,7 @@ record Browser(ChromeDriver driver) implements AutoCloseable {
     await(what, () -> Boolean.TRUE.equals(script("return " + condition)));
   }
 
-  void await(String what, BooleanSupplier condition) {
+  public void await(String what, BooleanSupplier condition) {
     long end = System.nanoTime() + PATIENCE.toNanos();
     while (!condition.getAsBoolean()) {
       if (System.nanoTime() > end) {
@@ -199,7 +199,7 @@ record Browser(ChromeDriver driver) implements AutoCloseable {
   }
 
   /** What the console said since the last time it was asked, but for what is only told. */
-  List<String> complaints() {
+  public List<String> complaints() {
     return driver.manage().logs().get(LogType.BROWSER).getAll().stream()
         .filter(entry -> entry.getLevel().intValue() >= Level.WARNING.intValue())
         .map(LogEntry::getMessage)
@@ -208,7 +208,7 @@ record Browser(ChromeDriver driver) implements AutoCloseable {
   }
 
   /** Addresses asked for since the last time. */
-  List<String> requests() {
+  public List<String> requests() {
     return driver.manage().logs().get(LogType.PERFORMANCE).getAll().stream()
         .map(LogEntry::getMessage)
         .filter(message -> message.contains("\"Network.requestWillBeSent\""))
@@ -217,7 +217,7 @@ record Browser(ChromeDriver driver) implements AutoCloseable {
         .toList();
   }
 
-  byte[] screenshot() {
+  public byte[] screenshot() {
     return driver.getScreenshotAs(OutputType.BYTES);
   }
 

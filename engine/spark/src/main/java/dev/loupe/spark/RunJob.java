@@ -27,6 +27,7 @@ import java.util.Optional;
 import java.util.Queue;
 import java.util.stream.LongStream;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.TaskContext;
@@ -47,7 +48,10 @@ import org.jspecify.annotations.Nullable;
  * death of an executor costs its own tasks and no others; its rows appear when all of it is done.
  */
 final class RunJob {
-  private static final long WHOLE = 1L << 40;
+  private static final String RUN = "run=";
+  private static final String WAVE = "wave=";
+  private static final String DONE = "_SUCCESS";
+  private static final long WHOLE = 1L << 40; // bytes
 
   private final SparkSession spark;
   private final CorpusRun what;
@@ -106,7 +110,7 @@ final class RunJob {
     spark.conf().set("spark.sql.files.maxPartitionBytes", WHOLE);
     spark.conf().set("spark.sql.files.openCostInBytes", WHOLE);
     JsonObject facts = facts(prepared, sha256);
-    Path folder = new Path(what.output(), "run=" + facts.get("id").getAsString());
+    Path folder = new Path(what.output(), RUN + facts.get("id").getAsString());
     Description.write(folder, facts, hadoop);
     return waves(
         prepared,
@@ -118,6 +122,64 @@ final class RunJob {
             what.precision(),
             what.threads(),
             spark.sparkContext().isLocal()));
+  }
+
+  /**
+   * The folder of a run.
+   *
+   * @param run its hash; empty if there is but one
+   * @throws CorpusException if it isn't there
+   */
+  static Path folder(Path results, Optional<String> run, Configuration hadoop) throws IOException {
+    if (results.getName().startsWith(RUN) && run.isEmpty()) {
+      if (Description.read(results, hadoop).isPresent()) {
+        return results;
+      }
+      throw new CorpusException("no results of a run in " + results);
+    }
+    FileSystem files = results.getFileSystem(hadoop);
+    if (!files.exists(results)) {
+      throw new CorpusException(results + " does not exist");
+    }
+    List<String> runs = new ArrayList<>();
+    for (FileStatus entry : files.listStatus(results)) {
+      String name = entry.getPath().getName();
+      if (name.startsWith(RUN) && Description.read(entry.getPath(), hadoop).isPresent()) {
+        runs.add(name.substring(RUN.length()));
+      }
+    }
+    if (run.isPresent() && runs.contains(run.get())) {
+      return new Path(results, RUN + run.get());
+    }
+    if (runs.isEmpty()) {
+      throw new CorpusException("no results of a run in " + results);
+    }
+    if (run.isPresent() || runs.size() > 1) {
+      throw new CorpusException(
+          "%s has the runs %s: name one by --run".formatted(results, String.join(", ", runs)));
+    }
+    return new Path(results, RUN + runs.getFirst());
+  }
+
+  /**
+   * The folders of the waves that are done.
+   *
+   * @throws CorpusException if none is
+   */
+  static List<String> finished(Path folder, JsonObject facts, Configuration hadoop)
+      throws IOException {
+    FileSystem files = folder.getFileSystem(hadoop);
+    List<String> waves = new ArrayList<>();
+    for (int wave = 0; wave < facts.get("waves").getAsInt(); wave++) {
+      Path path = new Path(folder, WAVE + wave);
+      if (files.exists(new Path(path, DONE))) {
+        waves.add(path.toString());
+      }
+    }
+    if (waves.isEmpty()) {
+      throw new CorpusException("no wave of %s is finished".formatted(folder));
+    }
+    return waves;
   }
 
   /** All that results depend on, and where the model was. */
@@ -150,8 +212,8 @@ final class RunJob {
     long before = 0;
     try {
       for (int wave = 0; wave < tokens.length; wave++) {
-        Path to = new Path(folder, "wave=" + wave);
-        if (files.exists(new Path(to, "_SUCCESS"))) {
+        Path to = new Path(folder, WAVE + wave);
+        if (files.exists(new Path(to, DONE))) {
           skipped++;
           before += tokens[wave];
           continue;

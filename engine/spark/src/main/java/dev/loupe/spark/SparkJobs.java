@@ -1,9 +1,17 @@
 package dev.loupe.spark;
 
+import com.google.gson.JsonObject;
 import dev.loupe.corpus.CorpusJobs;
+import dev.loupe.corpus.CorpusReport;
 import dev.loupe.corpus.CorpusRun;
 import dev.loupe.corpus.Preparation;
 import java.io.IOException;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.SparkConf;
 import org.apache.spark.sql.SparkSession;
 
@@ -45,6 +53,23 @@ public final class SparkJobs implements CorpusJobs {
   @Override
   public Ran run(CorpusRun what, Listener listener) throws IOException {
     return new RunJob(spark, what, listener).run();
+  }
+
+  @Override
+  public CorpusReport report(String results, Optional<String> run) throws IOException {
+    Configuration hadoop = spark.sparkContext().hadoopConfiguration();
+    Path folder = RunJob.folder(new Path(results), run, hadoop);
+    JsonObject facts = Description.read(folder, hadoop).orElseThrow();
+    Map<String, String> shown = new LinkedHashMap<>();
+    facts.asMap().forEach((name, value) -> shown.put(name, value.getAsString()));
+    List<String> waves = RunJob.finished(folder, facts, hadoop);
+    shown.put("waves_read", "%d of %s".formatted(waves.size(), shown.get("waves")));
+    try {
+      return ReportJob.aggregate(
+          spark.read().schema(Results.SCHEMA).parquet(waves.toArray(String[]::new)), shown);
+    } catch (RuntimeException e) {
+      throw Failures.explained(e);
+    }
   }
 
   @Override

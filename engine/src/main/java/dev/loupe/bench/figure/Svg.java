@@ -28,8 +28,16 @@ public final class Svg {
 
   /** What every page with such drawings needs in its style. */
   public static String style() {
-    try (InputStream in =
-        Objects.requireNonNull(Svg.class.getResourceAsStream("figure.css"), "figure.css")) {
+    return resource("figure.css");
+  }
+
+  /** The style of a report's page: its drawings, text and tables. */
+  public static String pageStyle() {
+    return style() + resource("page.css");
+  }
+
+  private static String resource(String name) {
+    try (InputStream in = Objects.requireNonNull(Svg.class.getResourceAsStream(name), name)) {
       return new String(in.readAllBytes(), StandardCharsets.UTF_8);
     } catch (IOException e) {
       throw new UncheckedIOException(e);

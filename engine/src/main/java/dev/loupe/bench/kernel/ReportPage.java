@@ -37,7 +37,7 @@ final class ReportPage {
   @Override
   public String toString() {
     out.setLength(0);
-    String style = Svg.style() + resource();
+    String style = Svg.pageStyle() + resource();
     String title = report.subject() + ", on " + report.device();
     out.append(
         """
