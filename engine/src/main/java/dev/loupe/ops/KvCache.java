@@ -61,7 +61,8 @@ public final class KvCache {
     int rows = Math.multiplyExact(sequences, most);
     if (rows > keys.rows() || rows > values.rows()) {
       throw new IllegalArgumentException(
-          "%d sequences of %d positions in a cache of %d".formatted(sequences, most, keys.rows()));
+          "%d sequences of %d positions in a cache of %d"
+              .formatted(sequences, most, Math.min(keys.rows(), values.rows())));
     }
     return new KvCache(
         heads,

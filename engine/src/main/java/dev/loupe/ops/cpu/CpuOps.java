@@ -469,7 +469,7 @@ public final class CpuOps implements Ops {
       }
     }
     for (int i = 0; i < rows; i++) {
-      float denominator = s.denominator(i);
+      float denominator = s.sum(s.denominators, i);
       float factor = 1 / denominator;
       long to = y.offset(first + i, head * d);
       s.loops.scale(s.output(0), 4L * d * i, d, factor, y.data(), to);
@@ -595,6 +595,20 @@ public final class CpuOps implements Ops {
   /** Rows of scores; of probabilities if their log-sum-exp is given. */
   private void map(
       AttentionInput in, @Nullable Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
+    rebuild(
+        in,
+        heads,
+        firstRow,
+        rows,
+        (head, row, n, to, s) -> mapRows(in, lse, head, row, n, out, to, s));
+  }
+
+  /** Some rows of one head and sequence, at most a tile; the results go to rows from {@code to}. */
+  private interface Rebuild {
+    void run(int head, int row, int rows, int to, Scratch s);
+  }
+
+  private void rebuild(AttentionInput in, int[] heads, int firstRow, int rows, Rebuild body) {
     int most = loops.tileRows();
     int groups = Math.ceilDiv(rows, most);
     team.run(
@@ -609,7 +623,7 @@ public final class CpuOps implements Ops {
             while (r + n < end && in.batch().sequence(row + n) == in.batch().sequence(row)) {
               n++;
             }
-            mapRows(in, lse, heads[i / groups], row, n, out, outRow + r - begin, scratch[worker]);
+            body.run(heads[i / groups], row, n, outRow + r - begin, scratch[worker]);
             r += n;
           }
         });
@@ -652,41 +666,75 @@ public final class CpuOps implements Ops {
       AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out) {
     checkRows(in, heads, firstRow, rows, out);
     same("columns", out.cols(), AttentionPlan.statisticsOf(top));
-    team.run(
-        heads.length * rows,
-        (i, worker) -> {
-          int row = firstRow + i % rows;
-          float[] result = scratch[worker].statistics;
-          spread(in, lse, heads[i / rows], row, top, scratch[worker], result);
-          MemorySegment.copy(result, 0, out.data(), ScalarLoops.F32, out.offset(i, 0), out.cols());
-        });
+    rebuild(
+        in,
+        heads,
+        firstRow,
+        rows,
+        (head, row, n, to, s) -> spreadRows(in, lse, head, row, n, top, out, to, s));
   }
 
-  private static void spread(
-      AttentionInput in, Tensor lse, int head, int row, int top, Scratch s, float[] result) {
-    int position = in.batch().position(row);
-    float logSum = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
-    double entropy = 0;
-    double distance = 0;
-    Arrays.fill(result, 2, 2 + top, -1);
-    Arrays.fill(result, 2 + top, 2 + 2 * top, 0);
-    for (int tile = 0; tile < in.keys(row); tile += InnerLoops.KEYS) {
-      int n = visible(in, row, tile);
-      scoreTile(in, head, row, 1, tile, s);
-      weigh(in, null, head, row, 0, n, s);
-      MemorySegment.copy(s.scores, ScalarLoops.F32, 0, s.row, 0, n);
-      s.loops.exponentials(s.scores, 0, logSum, 0, s.denominators, 0);
-      for (int i = 0; i < n; i++) {
-        float p = s.scores.get(ScalarLoops.F32, 4L * i);
-        if (p > 0) {
-          entropy -= (double) p * (s.row[i] - logSum); // its logarithm
-          distance += p * Math.abs(position - tile - i);
+  private static void spreadRows(
+      AttentionInput in,
+      Tensor lse,
+      int head,
+      int row,
+      int rows,
+      int top,
+      Tensor out,
+      int outRow,
+      Scratch s) {
+    s.spreads.fill((byte) 0);
+    for (int m = 0; m < rows; m++) {
+      Arrays.fill(s.statistics[m], 2, 2 + top, -1);
+      Arrays.fill(s.statistics[m], 2 + top, 2 + 2 * top, 0);
+    }
+    for (int tile = 0; tile < in.keys(row + rows - 1); tile += InnerLoops.KEYS) {
+      scoreTile(in, head, row, rows, tile, s);
+      for (int m = 0; m < rows; m++) {
+        int n = visible(in, row + m, tile);
+        if (n > 0) {
+          spread(in, lse, head, row + m, m, tile, n, top, s);
         }
-        rank(tile + i, p, top, result);
       }
     }
-    result[0] = (float) entropy;
-    result[1] = (float) distance;
+    for (int m = 0; m < rows; m++) {
+      float[] result = s.statistics[m];
+      result[0] = 0 - s.sum(s.spreads, 2 * m); // 0 where it is -0
+      result[1] = s.sum(s.spreads, 2 * m + 1);
+      long to = out.offset(outRow + m, 0);
+      MemorySegment.copy(result, 0, out.data(), ScalarLoops.F32, to, out.cols());
+    }
+  }
+
+  /** What the first {@code n} keys of a tile add to the statistics of row {@code m} of it. */
+  private static void spread(
+      AttentionInput in,
+      Tensor lse,
+      int head,
+      int row,
+      int m,
+      int tile,
+      int n,
+      int top,
+      Scratch s) {
+    weigh(in, null, head, row, m, n, s);
+    float logSum = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
+    int distance = in.batch().position(row) - tile;
+    float largest =
+        s.loops.spread(
+            s.scores, Scratch.SCORES * m, logSum, distance, s.spreads, 2 * Scratch.LANES * m);
+    float[] result = s.statistics[m];
+    float least = result[1 + 2 * top]; // of the top ones
+    if (tile == 0 || largest > least) {
+      copy(s.scores, Scratch.SCORES * m, s.row, 0, n);
+      for (int i = 0; i < n; i++) {
+        if (s.row[i] > least || tile + i < top) {
+          rank(tile + i, s.row[i], top, result);
+          least = result[1 + 2 * top];
+        }
+      }
+    }
   }
 
   /** Puts a key among the top ones, if it belongs there; equals stay in the order of their keys. */
@@ -747,10 +795,11 @@ public final class CpuOps implements Ops {
       max = nextLogits(x, row, first, max, s);
     }
     double sum = 0;
+    s.denominators.fill((byte) 0); // a NaN of another row would outlast the factor
     for (int first = 0; first < x.cols(); first += InnerLoops.KEYS) {
       float _ = nextLogits(x, row, first, max, s);
       s.loops.exponentials(s.scores, 0, max, 0, s.denominators, 0);
-      sum += s.denominator(0);
+      sum += s.sum(s.denominators, 0);
     }
     return x.data().get(ScalarLoops.F32, x.offset(row, id)) - (max + Math.log(sum));
   }

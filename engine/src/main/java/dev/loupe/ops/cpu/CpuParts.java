@@ -62,7 +62,7 @@ public final class CpuParts {
     for (int c = 0; c < width; c += keys) {
       s.loops.exponentials(row, 4L * c, max, 1, s.denominators, 0);
     }
-    s.loops.scale(row, 0, width, 1 / s.denominator(0), out.data(), out.offset(r, 0));
+    s.loops.scale(row, 0, width, 1 / s.sum(s.denominators, 0), out.data(), out.offset(r, 0));
   }
 
   private static void requireSame(Tensor x, Tensor out) {

@@ -146,6 +146,22 @@ interface InnerLoops {
       MemorySegment x, long offset, float shift, float factor, MemorySegment sums, long sumsOffset);
 
   /**
+   * x = p = exp(x - logSum) for {@value #KEYS} keys; lane i of the first sum += p ln p of the keys
+   * i, i + 16, ..., and lane i of the second += p |distance - key|.
+   *
+   * @param distance from key 0 to the row's own
+   * @param sums [2, LANES] from sumsOffset on
+   * @return the largest p; a NaN is not noticed
+   */
+  float spread(
+      MemorySegment x,
+      long offset,
+      float logSum,
+      int distance,
+      MemorySegment sums,
+      long sumsOffset);
+
+  /**
    * The twin that this Java runtime allows: vectors if the module jdk.incubator.vector is there.
    *
    * @param vectorBits 128, 256 or 512; 0 for what Java prefers on this processor

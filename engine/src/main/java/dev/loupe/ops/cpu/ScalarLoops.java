@@ -376,4 +376,25 @@ final class ScalarLoops implements InnerLoops {
       sums.set(F32, at + 4L * lane, sum);
     }
   }
+
+  @Override
+  public float spread(
+      MemorySegment x, long offset, float logSum, int distance, MemorySegment sums, long at) {
+    float most = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+      float entropy = sums.get(F32, at + 4L * lane);
+      float mean = sums.get(F32, at + 4L * (LANES + lane));
+      for (int j = lane; j < KEYS; j += LANES) {
+        float z = x.get(F32, offset + 4L * j) - logSum;
+        float p = exp(z);
+        x.set(F32, offset + 4L * j, p);
+        entropy = Math.fma(p, Math.max(z, EXP_LOW), entropy); // 0 ln 0 = 0
+        mean = Math.fma(p, Math.abs((float) (distance - j)), mean);
+        most = p > most ? p : most;
+      }
+      sums.set(F32, at + 4L * lane, entropy);
+      sums.set(F32, at + 4L * (LANES + lane), mean);
+    }
+    return most;
+  }
 }

@@ -19,8 +19,11 @@ final class Scratch {
   /** One row of them on its way to another type. */
   final float[] row = new float[InnerLoops.KEYS];
 
-  /** Of one row of attention: entropy, distance, and up to 16 keys with their weights. */
-  final float[] statistics = new float[AttentionPlan.statisticsOf(AttentionPlan.MAX_TOP)];
+  /** [tileRows] rows of statistics: entropy, distance, and up to 16 keys with their weights. */
+  final float[][] statistics;
+
+  /** [tileRows, 2, LANES] sums of entropy and distance, their lanes not yet added. */
+  final MemorySegment spreads;
 
   /** [tileRows, tileColumns] sums of a matrix product, and of a part of it. */
   final MemorySegment tile;
@@ -38,7 +41,7 @@ final class Scratch {
   /** What the output so far of each row of a tile is scaled by. */
   final float[] factors;
 
-  /** Bytes from one row of {@link #denominators} to the next. */
+  /** Bytes of the lanes of one sum. */
   static final long LANES = 4L * InnerLoops.LANES;
 
   /** [BLOCK_ROWS, LANES] running denominator of each row, its lanes not yet added. */
@@ -58,17 +61,20 @@ final class Scratch {
     this.loops = loops;
     this.arena = arena;
     factors = new float[loops.tileRows()];
+    statistics = new float[loops.tileRows()][AttentionPlan.statisticsOf(AttentionPlan.MAX_TOP)];
     long tileBytes = 4L * loops.tileRows() * loops.tileColumns();
     scores = arena.allocate(SCORES * loops.tileRows(), 64);
     tile = arena.allocate(tileBytes, 64);
     part = arena.allocate(tileBytes, 64);
     denominators = arena.allocate(LANES * Batch.BLOCK_ROWS, 64);
+    spreads = arena.allocate(2 * LANES * loops.tileRows(), 64);
     zeros = arena.allocate(4L * loops.tileColumns(), 64);
     sums = arena.allocate(4L * InnerLoops.STREAMS * loops.tileColumns(), 64);
   }
 
-  float denominator(int row) {
-    MemorySegment.copy(denominators, ScalarLoops.F32, LANES * row, lanes, 0, lanes.length);
+  /** Sum {@code i} of those whose lanes stand in {@code all}. */
+  float sum(MemorySegment all, int i) {
+    MemorySegment.copy(all, ScalarLoops.F32, LANES * i, lanes, 0, lanes.length);
     return InnerLoops.fold(lanes, 0);
   }
 

@@ -1019,4 +1019,27 @@ final class VectorLoops implements InnerLoops {
       sum.intoMemorySegment(sums, at + 4L * part, LE);
     }
   }
+
+  @Override
+  public float spread(
+      MemorySegment x, long offset, float logSum, int distance, MemorySegment sums, long at) {
+    x = known(x);
+    sums = known(sums);
+    FloatVector most = FloatVector.zero(F);
+    for (int part = 0; part < LANES; part += W) {
+      FloatVector entropy = load(sums, at + 4L * part);
+      FloatVector mean = load(sums, at + 4L * (LANES + part));
+      for (int j = part; j < KEYS; j += LANES) {
+        FloatVector z = load(x, offset + 4L * j).sub(logSum);
+        FloatVector p = exp(z);
+        p.intoMemorySegment(x, offset + 4L * j, LE);
+        entropy = p.fma(z.max(EXP_LOW), entropy); // 0 ln 0 = 0
+        mean = p.fma(FloatVector.broadcast(F, j - distance).addIndex(1).abs(), mean);
+        most = most.blend(p, p.compare(VectorOperators.GT, most));
+      }
+      entropy.intoMemorySegment(sums, at + 4L * part, LE);
+      mean.intoMemorySegment(sums, at + 4L * (LANES + part), LE);
+    }
+    return most.reduceLanes(VectorOperators.MAX); // exact in any order
+  }
 }

@@ -19,7 +19,6 @@ import dev.loupe.weights.DType;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
-import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -95,7 +94,7 @@ final class CudaMaps {
   private final Mark attended; // queries and log-sum-exp are there
   private final Mark rebuilt;
   private boolean reading; // they must not be overwritten before `rebuilt`
-  private final Map<Element, AttentionMapKernels> kernels = new EnumMap<>(Element.class);
+  private final Map<CudaPass.Cells, AttentionMapKernels> kernels = new HashMap<>();
   private final Map<Long, Mirror> mirrors = new HashMap<>();
   private int[] heads = {};
   private @Nullable DeviceBuffer headList;
@@ -154,8 +153,8 @@ final class CudaMaps {
     Selection selection = new Selection(list(wanted), wanted.length, first, count);
     AttentionMapKernels rebuild =
         kernels.computeIfAbsent(
-            qkv.element(),
-            e -> new AttentionMapKernels(ops.gpu(), CudaPass.shape(in.kv()), e, ops.activations()));
+            new CudaPass.Cells(CudaPass.shape(in.kv()), qkv.element()),
+            c -> new AttentionMapKernels(ops.gpu(), c.shape(), c.element(), ops.activations()));
     attended.set();
     rebuilding.run(
         () -> {

@@ -331,8 +331,15 @@ public final class CudaOps implements Ops {
                   && x.rows() > GemvKernels.MAX_ROWS
                   && CublasLinear.takes(map, input);
           long how = streams ? 1 : library ? 2 : 0;
-          List<Long> key =
-              List.of(w.weight().address(), input.address(), out.data().address(), how);
+          List<Object> key =
+              List.of(
+                  w.weight().address(),
+                  input.address(),
+                  out.data().address(),
+                  how,
+                  epilogue instanceof LinearEpilogue.QkvAppend append
+                      ? List.of(append.sequence().address(), append.cache())
+                      : List.of());
           pass.call(
                   key,
                   () ->
@@ -431,6 +438,13 @@ public final class CudaOps implements Ops {
 
   @Override
   public void logprobs(Tensor x, int[] ids, double[] out) {
+    same("rows", x.rows(), ids.length);
+    same("rows", x.rows(), out.length);
+    for (int id : ids) {
+      if (id >= x.cols()) {
+        throw new IllegalArgumentException("token %d of %d".formatted(id, x.cols()));
+      }
+    }
     float[] row = new float[x.cols()];
     for (int r = 0; r < ids.length; r++) {
       if (ids[r] < 0) {

@@ -15,7 +15,6 @@ import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Tensor;
 import java.util.ArrayList;
-import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -32,9 +31,9 @@ final class CudaPass {
   private final CudaArena arena;
   private @Nullable Rows rows; // of passes that the host describes
   private @Nullable Rows resident; // of decoding steps, which the device keeps itself
-  private @Nullable AttentionKernels attention;
-  private final Map<Element, DecodeAttention> decode = new EnumMap<>(Element.class);
-  private final Map<List<Long>, LinearCall> calls = new HashMap<>();
+  private final Map<CacheShape, AttentionKernels> attention = new HashMap<>();
+  private final Map<Cells, DecodeAttention> decode = new HashMap<>();
+  private final Map<List<Object>, LinearCall> calls = new HashMap<>();
   private @Nullable CudaMaps maps;
   private @Nullable DeviceBuffer lse; // of the last attention
 
@@ -122,12 +121,15 @@ final class CudaPass {
     return r;
   }
 
+  /** What kernels are made for: caches of passes that read whole texts differ in shape. */
+  record Cells(CacheShape shape, Element element) {}
+
   static CacheShape shape(KvCache kv) {
     return new CacheShape(kv.sequences(), kv.heads(), kv.capacity(), kv.headDim());
   }
 
-  /** A prepared linear map; the key says of which buffers. */
-  LinearCall call(List<Long> key, Supplier<LinearCall> prepare) {
+  /** A prepared linear map; the key says of which buffers and cache. */
+  LinearCall call(List<Object> key, Supplier<LinearCall> prepare) {
     return calls.computeIfAbsent(key, k -> prepare.get());
   }
 
@@ -148,11 +150,9 @@ final class CudaPass {
               lse);
       return;
     }
-    AttentionKernels kernels = attention;
-    if (kernels == null) {
-      kernels = arena.own(new AttentionKernels(ops.gpu(), shape(kv), keys.element()));
-      attention = kernels;
-    }
+    AttentionKernels kernels =
+        attention.computeIfAbsent(
+            shape(kv), shape -> arena.own(new AttentionKernels(ops.gpu(), shape, keys.element())));
     kernels.run(
         kernels.preferred(),
         r.segments(),
@@ -163,10 +163,11 @@ final class CudaPass {
 
   private DecodeAttention decode(KvCache kv, Element element) {
     return decode.computeIfAbsent(
-        element,
-        e ->
+        new Cells(shape(kv), element),
+        c ->
             arena.own(
-                new DecodeAttention(ops.gpu(), shape(kv), e, ops.activations(), kv.sequences())));
+                new DecodeAttention(
+                    ops.gpu(), c.shape(), c.element(), ops.activations(), kv.sequences())));
   }
 
   /**

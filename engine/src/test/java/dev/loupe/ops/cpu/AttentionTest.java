@@ -4,6 +4,7 @@ import static dev.loupe.Close.assertClose;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
@@ -11,6 +12,7 @@ import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.Precision;
 import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -20,6 +22,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Random;
 import java.util.function.Supplier;
@@ -40,18 +43,22 @@ class AttentionTest {
     }
   }
 
-  /** Output, log-sum-exp, probabilities and scores of one layer. */
+  private static final int TOP = 5;
+
+  /** Output, log-sum-exp, probabilities, scores and statistics of one layer. */
   private static final class Result {
     final float[] y; // [R, C]
     final float[] lse; // [R, H]
     final float[][][] p; // [H, R, keys]
     final float[][][] s;
+    final float[][][] statistics; // [H, R, 2 + 2 TOP]
 
-    Result(float[] y, float[] lse, float[][][] p, float[][][] s) {
+    Result(float[] y, float[] lse, float[][][] p, float[][][] s, float[][][] statistics) {
       this.y = y;
       this.lse = lse;
       this.p = p;
       this.s = s;
+      this.statistics = statistics;
     }
   }
 
@@ -85,7 +92,34 @@ class AttentionTest {
       float[][][] p = read(ops, input, map, heads, rows);
       ops.scores(input, all, 0, rows, map);
       float[][][] s = read(ops, input, map, heads, rows);
-      return new Result(flat(ops, y), flat(ops, lse), p, s);
+      Tensor spread = arena.allocate(heads * rows, AttentionPlan.statisticsOf(TOP));
+      ops.statistics(input, lse, all, 0, rows, TOP, spread);
+      float[][][] statistics = new float[heads][rows][spread.cols()];
+      for (int i = 0; i < heads * rows; i++) {
+        ops.read(spread, i, statistics[i / rows][i % rows], spread.cols());
+      }
+      alone(ops, arena, input, lse, all, statistics);
+      return new Result(flat(ops, y), flat(ops, lse), p, s, statistics);
+    }
+  }
+
+  /** Statistics are the same bits whichever rows and heads come together. */
+  private static void alone(
+      CpuOps ops,
+      TensorArena arena,
+      AttentionInput in,
+      Tensor lse,
+      int[] heads,
+      float[][][] expected) {
+    int rows = in.batch().rows();
+    Tensor one = arena.allocate(1, AttentionPlan.statisticsOf(TOP));
+    float[] row = new float[one.cols()];
+    for (int h = heads.length - 1; h >= 0; h -= 2) {
+      for (int r = 0; r < rows; r += 1 + rows / 9) {
+        ops.statistics(in, lse, new int[] {heads[h]}, r, 1, TOP, one);
+        ops.read(one, 0, row, row.length);
+        assertArrayEquals(expected[h][r], row);
+      }
     }
   }
 
@@ -270,11 +304,72 @@ class AttentionTest {
           }
         }
         assertEquals(1, total, 1e-5, "sum of a row");
+        checkStatistics(s, lse, r % t, actual.p[h][r], actual.statistics[h][r], tolerance);
         for (int i = 0; i < d; i++) {
           assertEquals(y[i], actual.y[r * width + h * d + i], 5 * tolerance, "output");
         }
       }
     }
+  }
+
+  /** Entropy and distance by their formulas; the heaviest keys are those of the row itself. */
+  private static void checkStatistics(
+      double[] scores, double lse, int position, float[] p, float[] actual, double tolerance) {
+    double entropy = 0;
+    double distance = 0;
+    for (int j = 0; j < scores.length; j++) {
+      double weight = Math.exp(scores[j] - lse);
+      entropy -= weight * (scores[j] - lse);
+      distance += weight * Math.abs(position - j);
+    }
+    assertEquals(entropy, actual[0], 5 * tolerance, "entropy");
+    assertTrue(Float.floatToRawIntBits(actual[0]) >= 0 || actual[0] < 0, "no -0");
+    assertEquals(distance, actual[1], 2 * tolerance * scores.length, "distance");
+    Integer[] keys = new Integer[p.length];
+    Arrays.setAll(keys, j -> j);
+    Arrays.sort(keys, Comparator.comparingDouble(j -> -p[j])); // stable: the lower key first
+    for (int i = 0; i < TOP; i++) {
+      assertEquals(i < p.length ? keys[i] : -1, actual[2 + i], "top key");
+      assertEquals(i < p.length ? p[keys[i]] : 0, actual[2 + TOP + i], "its weight");
+    }
+  }
+
+  /** The heaviest keys are far from the first ones, and many weigh the same. */
+  @ParameterizedTest
+  @EnumSource(Twin.class)
+  void heaviestKeysAnywhere(Twin twin) {
+    int t = 200;
+    float[] qkv = new float[3 * t];
+    for (int r = 0; r < t; r++) {
+      qkv[3 * r] = 1;
+      qkv[3 * r + 1] = r == 70 || r == 130 || r == 199 ? 3 : r == 64 || r == 5 ? 2 : 0;
+    }
+    Result actual = attend(twin, 1, 1, qkv, 1, 1, Mask.CAUSAL);
+    float[] last = actual.statistics[0][t - 1];
+    assertArrayEquals(new float[] {70, 130, 199, 5, 64}, Arrays.copyOfRange(last, 2, 2 + TOP));
+    float[] before = actual.statistics[0][69];
+    assertArrayEquals(new float[] {5, 64, 0, 1, 2}, Arrays.copyOfRange(before, 2, 2 + TOP));
+    double[] s = new double[t];
+    Arrays.setAll(s, r -> qkv[3 * r + 1]);
+    checkStatistics(s, actual.lse[t - 1], t - 1, actual.p[0][t - 1], last, 1e-6);
+  }
+
+  /** Keys that weigh nothing at all: 0 ln 0 is 0. */
+  @ParameterizedTest
+  @EnumSource(Twin.class)
+  void keysWithoutWeight(Twin twin) {
+    float[] qkv = {1, 500, 1, 1, 0, 1, 1, -500, 1};
+    Result actual = attend(twin, 1, 1, qkv, 1, 1, Mask.CAUSAL);
+    assertArrayEquals(new float[] {0, 2, 0, 1, 2, -1, -1, 1, 0, 0, 0, 0}, actual.statistics[0][2]);
+    assertEquals(0, Float.floatToRawIntBits(actual.statistics[0][0][0]), "0, not -0");
+    float[] last = new float[3 * 65]; // no key of the first tile weighs anything
+    for (int r = 0; r < 65; r++) {
+      last[3 * r] = 1;
+    }
+    last[3 * 64 + 1] = 500;
+    assertArrayEquals(
+        new float[] {0, 0, 64, 0, 1, 2, 3, 1, 0, 0, 0, 0},
+        attend(twin, 1, 1, last, 1, 1, Mask.CAUSAL).statistics[0][64]);
   }
 
   @Test
@@ -288,6 +383,11 @@ class AttentionTest {
     Result vector = attend(Twin.VECTOR, 3, 25, qkv, 1, 0.2f, Mask.CAUSAL);
     assertArrayEquals(scalar.y, vector.y);
     assertArrayEquals(scalar.lse, vector.lse);
+    for (int head = 0; head < 3; head++) {
+      for (int row = 0; row < 77; row++) {
+        assertArrayEquals(scalar.statistics[head][row], vector.statistics[head][row]);
+      }
+    }
   }
 
   @Test
@@ -303,6 +403,36 @@ class AttentionTest {
       kv.truncate(0, 3);
       kv.extend(Batch.sequence(0, 3, 0));
       assertEquals(4, kv.length(0));
+    }
+  }
+
+  @Test
+  void aPassOfTheirOwnSharesMemoryAmongLayers() {
+    try (CpuOps ops = new CpuOps(1);
+        TensorArena arena = ops.arena()) {
+      Tensor keys = arena.allocate(192, 12);
+      Tensor values = arena.allocate(192, 12);
+      KvCache kv = KvCache.ofOnePass(keys, values, 5, 3, 3, 64);
+      assertEquals(3, kv.sequences());
+      assertEquals(64, kv.capacity());
+      assertEquals(4, kv.headDim());
+      assertEquals(9, kv.keys(4).rows());
+      assertEquals(64 * 4, kv.keys(4).cols());
+      assertEquals(keys.data().address(), kv.keys(4).data().address());
+      assertEquals(values.data().address(), kv.values(0).data().address());
+      assertThrows(
+          IllegalArgumentException.class, () -> kv.extend(Batch.sequence(2, 0, new int[65])));
+      assertEquals(128, KvCache.ofOnePass(keys, values, 1, 3, 1, 65).capacity());
+      assertThrows(
+          IllegalArgumentException.class, () -> KvCache.ofOnePass(keys, values, 1, 3, 2, 65));
+      assertThrows(
+          IllegalArgumentException.class, () -> KvCache.ofOnePass(keys, values, 1, 3, 4, 1));
+      assertThrows(
+          IllegalArgumentException.class,
+          () -> KvCache.ofOnePass(keys, values.rows(0, 191), 1, 3, 3, 64));
+      assertThrows(
+          IllegalArgumentException.class,
+          () -> KvCache.ofOnePass(keys.rows(0, 191), values, 1, 3, 3, 64));
     }
   }
 }

@@ -329,6 +329,49 @@ class InnerLoopsTest {
 
   @ParameterizedTest
   @MethodSource("vectors")
+  void spreads(InnerLoops vector) {
+    try (Arena arena = Arena.ofConfined()) {
+      float[] scores = floats(InnerLoops.KEYS);
+      float[] sums = floats(2 * InnerLoops.LANES);
+      for (int n : new int[] {1, 2, 15, 16, 17, 33, 63, 64}) {
+        for (int distance : new int[] {0, 5, 63, 1000, -70}) {
+          List<float[]> results = new ArrayList<>();
+          for (InnerLoops loops : all(vector)) {
+            MemorySegment x = segment(arena, scores);
+            MemorySegment lanes = segment(arena, sums);
+            float _ = loops.scaleScores(x, 0, n, 3, 0);
+            float most = loops.spread(x, 0, 2.5f, distance, lanes, 0);
+            results.add(array(x));
+            results.add(array(lanes));
+            results.add(new float[] {most});
+          }
+          for (int i = 0; i < 3; i++) {
+            assertArrayEquals(results.get(i), results.get(i + 3));
+          }
+          double[] expected = new double[2 * InnerLoops.LANES];
+          float most = 0;
+          for (int j = 0; j < n; j++) {
+            double log = 3 * scores[j] - 2.5;
+            assertEquals(Math.exp(log), results.get(0)[j], 1e-6 * Math.exp(log));
+            expected[j % 16] += Math.exp(log) * log;
+            expected[16 + j % 16] += Math.exp(log) * Math.abs(distance - j);
+            most = Math.max(most, results.get(0)[j]);
+          }
+          for (int i = 0; i < expected.length; i++) {
+            assertEquals(
+                sums[i] + expected[i],
+                results.get(1)[i],
+                2e-6 * (1 + Math.abs(expected[i])),
+                "lane " + i);
+          }
+          assertEquals(most, results.get(2)[0]);
+        }
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("vectors")
   void scaledSums(InnerLoops vector) {
     try (Arena arena = Arena.ofConfined()) {
       for (int n : SIZES) {
