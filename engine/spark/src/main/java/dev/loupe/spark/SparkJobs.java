@@ -25,6 +25,9 @@ public final class SparkJobs implements CorpusJobs {
     }
   }
 
+  /** A session that is isolated gets none of the files that were added to its context. */
+  static final String SEES_FILES = "spark.sql.artifact.isolation.enabled";
+
   private final SparkSession spark;
 
   private SparkJobs(String name, int threads) {
@@ -38,6 +41,7 @@ public final class SparkJobs implements CorpusJobs {
       conf.setIfMissing("spark.driver.host", "127.0.0.1");
       conf.setIfMissing("spark.executor.heartbeatInterval", "2s");
     }
+    conf.set(SEES_FILES, "false");
     spark = SparkSession.builder().appName(name).config(conf).getOrCreate();
   }
 

@@ -62,6 +62,7 @@ class ClusterTest {
             .config("spark.executor.extraClassPath", folders)
             .config("spark.executorEnv.JAVA_HOME", System.getProperty("java.home"))
             .config("spark.executorEnv.SPARK_SCALA_VERSION", "2.13")
+            .config(SparkJobs.SEES_FILES, "false")
             .config("spark.worker.resource.gpu.amount", "1")
             .config("spark.worker.resource.gpu.discoveryScript", cards().toString())
             .config("spark.executor.resource.gpu.amount", "1")
@@ -81,7 +82,7 @@ class ClusterTest {
   private static String home(Path jars) throws IOException {
     Files.createDirectories(jars);
     StringBuilder folders = new StringBuilder();
-    for (String entry : System.getProperty("java.class.path").split(File.pathSeparator)) {
+    for (String entry : System.getProperty("java.class.path").split(File.pathSeparator, -1)) {
       Path path = Path.of(entry).toAbsolutePath();
       Path link = jars.resolve(path.getFileName());
       if (Files.isDirectory(path)) {
