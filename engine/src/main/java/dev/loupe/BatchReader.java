@@ -44,6 +44,9 @@ public final class BatchReader implements AutoCloseable {
   /** Tokens of a pass that keep a CPU or a GPU busy without taking much memory. */
   public static final int DEFAULT_TOKENS = 1024;
 
+  /** Most tokens that a pass may be given. */
+  public static final int MOST_TOKENS = 1 << 20;
+
   /** Rows of logits made at a time. */
   private static final int LOGIT_ROWS = 64;
 
@@ -99,9 +102,9 @@ public final class BatchReader implements AutoCloseable {
       boolean logprobs,
       int tokens,
       Supplier<ValueNorms> norms) {
-    if (tokens < 1 || tokens > 1 << 20) {
+    if (tokens < 1 || tokens > MOST_TOKENS) {
       throw new IllegalArgumentException(
-          "%d tokens a pass: not 1 to %d".formatted(tokens, 1 << 20));
+          "%d tokens a pass: not 1 to %d".formatted(tokens, MOST_TOKENS));
     }
     this.model = model;
     this.tokenizer = tokenizer;
@@ -232,8 +235,10 @@ public final class BatchReader implements AutoCloseable {
   private Iterator<Result> forward(List<int[]> texts) {
     Batch batch = Batch.texts(texts);
     int longest = texts.stream().mapToInt(text -> text.length).max().orElseThrow();
+    int sequences =
+        keys.rows() / KvCache.rounded(longest); // few shapes: a GPU keeps what each takes
     KvCache kv =
-        KvCache.ofOnePass(keys, values, config.nLayer(), config.nHead(), texts.size(), longest);
+        KvCache.ofOnePass(keys, values, config.nLayer(), config.nHead(), sequences, longest);
     Activations a = activations.rows(batch.rows());
     kept = new ArrayList<>();
     for (int[] text : texts) {

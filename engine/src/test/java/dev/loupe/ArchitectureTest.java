@@ -5,6 +5,7 @@ import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideOutsid
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideOutsideOfPackages;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
 import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
+import static org.junit.jupiter.api.Assertions.assertNull;
 
 import com.tngtech.archunit.core.domain.JavaClasses;
 import com.tngtech.archunit.core.importer.ClassFileImporter;
@@ -81,6 +82,19 @@ class ArchitectureTest {
         .dependOnClassesThat()
         .resideInAnyPackage("java.nio.file..", "java.nio.channels..")
         .check(LOUPE);
+  }
+
+  @Test
+  void corporaNeedNoSparkHere() {
+    noClasses()
+        .should()
+        .dependOnClassesThat()
+        .resideInAnyPackage("org.apache.spark..", "org.apache.hadoop..", "scala..")
+        .check(LOUPE);
+    ClassLoader here = ArchitectureTest.class.getClassLoader();
+    for (String name : new String[] {"org/apache/spark/SparkContext", "scala/Option"}) {
+      assertNull(here.getResource(name + ".class"), name);
+    }
   }
 
   @Test

@@ -374,8 +374,9 @@ final class CorpusCommand {
   @Command(
       name = "report",
       description = {
-        "What the results of a run come to: heads by statistic with their spread over documents,",
-        "the documents that stand out, those that failed. Waves that are finished count."
+        "Say what the results of a run come to, as one page and as JSON.",
+        "Heads by statistic with their spread over documents, the documents that stand out, those"
+            + " that failed. Of an interrupted run, the waves that are finished count."
       },
       optionListHeading = "%n",
       parameterListHeading = "%n",

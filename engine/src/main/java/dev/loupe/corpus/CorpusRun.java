@@ -1,6 +1,7 @@
 package dev.loupe.corpus;
 
 import dev.loupe.Backend;
+import dev.loupe.BatchReader;
 import dev.loupe.Precision;
 import dev.loupe.attention.HeadStatistics;
 
@@ -34,6 +35,13 @@ public record CorpusRun(
     boolean valueNorms,
     int edges) {
   public CorpusRun {
+    if (tokens < 1 || tokens > BatchReader.MOST_TOKENS) {
+      throw new IllegalArgumentException(
+          "%d tokens a pass: not 1 to %d".formatted(tokens, BatchReader.MOST_TOKENS));
+    }
+    if (threads < 0 || threads > 1024) {
+      throw new IllegalArgumentException("%d threads: not 0 to 1024".formatted(threads));
+    }
     if (edges < 0 || edges > HeadStatistics.EDGES) {
       throw new IllegalArgumentException(
           "%d edges: not 0 to %d".formatted(edges, HeadStatistics.EDGES));

@@ -120,6 +120,19 @@ class UsageTest {
         "serve|--queue|-1 => queue of -1",
         "serve|--timeout|0 => timeout of 0 s",
         "serve|x => \"x\"",
+        "corpus => no command given; prepare; run; report",
+        "corpus|prepare|-o|out => INPUT",
+        "corpus|prepare|in => --out",
+        "corpus|prepare|in|-o|out|--format|pdf => --format; 'pdf'; text, lines, json or parquet",
+        "corpus|prepare|in|-o|out|--long|cut => --long; 'cut'; windows or refuse",
+        "corpus|prepare|in|-o|out|--shards|0 => 0 shards in 8 waves",
+        "corpus|prepare|in|-o|out|--waves|65 => 64 shards in 65 waves",
+        "corpus|prepare|in|-o|out|-m|hdfs://a/b|--ship => --ship; on this machine",
+        "corpus|run|in|-o|out|--edges|9 => 9 edges: not 0 to 8",
+        "corpus|run|in|-o|out|--no-statistics|--value-norms => statistics of heads, which are off",
+        "corpus|run|in|-o|out|--no-statistics|--no-log-prob => nothing to do",
+        "corpus|run|in|-o|out|--batch-tokens|0 => 0 tokens a pass",
+        "corpus|report|results => --html FILE; --json FILE",
         "doctor|x => \"x\"",
       })
   void refuses(String line) {
@@ -134,7 +147,13 @@ class UsageTest {
         .refused(
             Main.BAD_USAGE,
             "no command",
-            "generate, attention, heads, lens, compare, serve, weights, bench, doctor");
+            "generate, attention, heads, lens, compare, serve, corpus, weights, bench, doctor");
+  }
+
+  @Test
+  void saysWhatIsMissingWhereSparkIsNot() {
+    Ran.loupe("corpus", "prepare", "in", "-o", "out")
+        .refused(Main.NO_BACKEND, "nothing that runs corpora is here", "scripts/loupe");
   }
 
   @Test

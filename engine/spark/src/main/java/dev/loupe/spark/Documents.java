@@ -17,6 +17,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.Serializable;
 import java.io.StringReader;
+import java.net.URI;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
@@ -48,6 +49,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.util.LongAccumulator;
 import org.jspecify.annotations.Nullable;
 import scala.Tuple2;
 
@@ -84,11 +86,16 @@ final class Documents {
 
   private final SparkSession spark;
   private final Preparation what;
+  private final LongAccumulator read;
   private final Configuration hadoop;
 
-  Documents(SparkSession spark, Preparation what) {
+  /**
+   * @param read counts bytes
+   */
+  Documents(SparkSession spark, Preparation what, LongAccumulator read) {
     this.spark = spark;
     this.what = what;
+    this.read = read;
     hadoop = spark.sparkContext().hadoopConfiguration();
   }
 
@@ -190,6 +197,7 @@ final class Documents {
 
   private JavaRDD<Document> files(Census census) {
     List<String> roots = census.roots();
+    LongAccumulator bytes = read; // a task takes that along, not this
     @SuppressWarnings("resource") // the session's own
     JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
     List<Document> empty =
@@ -207,8 +215,10 @@ final class Documents {
             row -> {
               String path = row.getString(0);
               String id = place(path, roots);
+              byte[] content = row.getAs(1);
+              bytes.add(content.length);
               try {
-                return decoded(id, uncompressed(path, (byte[]) row.get(1)));
+                return decoded(id, uncompressed(path, content));
               } catch (IOException e) {
                 return Document.broken(id, "it can't be decompressed: " + e.getMessage());
               }
@@ -230,6 +240,7 @@ final class Documents {
   /** Lines that are documents, or JSON objects if a field is given. */
   private JavaRDD<Document> lines(
       List<String> roots, @Nullable String textField, @Nullable String idField) {
+    LongAccumulator bytes = read;
     Configuration reading = new Configuration(hadoop);
     reading.setBoolean(RECURSIVE, true);
     @SuppressWarnings("resource") // the session's own
@@ -246,6 +257,7 @@ final class Documents {
         (split, all) -> {
           String file = place(((FileSplit) split).getPath().toString(), roots);
           return stream(all)
+              .peek(line -> bytes.add(line._2.getLength() + 1L))
               .filter(line -> !blank(line._2))
               .map(
                   line -> {
@@ -325,6 +337,7 @@ final class Documents {
     if (!type.equals("string") && !type.equals("binary")) {
       throw new CorpusException("column \"%s\" is %s, not text".formatted(what.textField(), type));
     }
+    LongAccumulator bytes = read;
     boolean named = what.idField().isPresent();
     return all.select(
             col("`" + what.textField() + "`").cast(DataTypes.BinaryType),
@@ -336,14 +349,18 @@ final class Documents {
         .toJavaRDD()
         .map(
             row -> {
-              String here = place(row.getString(2), roots) + "@" + row.getLong(3);
+              String file = new Path(URI.create(row.getString(2))).toString();
+              String here = place(file, roots) + "@" + row.getLong(3);
               if (row.isNullAt(1)) {
                 return Document.broken(here, "it has no id");
               }
               String id = named ? row.getString(1) : here;
-              return row.isNullAt(0)
-                  ? Document.broken(id, "it has no text")
-                  : decoded(id, (byte[]) row.get(0));
+              if (row.isNullAt(0)) {
+                return Document.broken(id, "it has no text");
+              }
+              byte[] text = row.getAs(0);
+              bytes.add(text.length);
+              return decoded(id, text);
             });
   }
 

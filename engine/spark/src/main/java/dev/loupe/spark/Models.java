@@ -20,6 +20,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.SparkFiles;
@@ -160,10 +161,13 @@ final class Models {
     }
   }
 
+  /** Cores of this executor, where Spark says how many; all of the machine where it has them. */
   private static int cores() {
-    return SparkEnv.get()
-        .conf()
-        .getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());
+    SparkConf conf = SparkEnv.get().conf();
+    String master = conf.get("spark.master", "");
+    boolean one = master.startsWith("yarn") || master.startsWith("k8s");
+    return conf.getInt(
+        "spark.executor.cores", one ? 1 : Runtime.getRuntime().availableProcessors());
   }
 
   /** The tokenizer of a model, which is opened once. */

@@ -42,6 +42,8 @@ import org.jspecify.annotations.Nullable;
 
 /** Documents to tokens: cut, spread over shards by their ids, and sorted by length in each. */
 final class PrepareJob {
+  private static final int MOST_PARTITIONS = 1000; // of the shuffle
+
   private final SparkSession spark;
   private final Preparation what;
   private final CorpusJobs.Listener listener;
@@ -63,7 +65,8 @@ final class PrepareJob {
       config = checkpoint.config();
     }
     String vocabulary = vocabulary(Models.tokenizer(place));
-    Documents documents = new Documents(spark, what);
+    LongAccumulator read = spark.sparkContext().longAccumulator("loupe bytes");
+    Documents documents = new Documents(spark, what, read);
     Documents.Census census = documents.census();
     JsonObject facts = facts(census, config, vocabulary);
     Optional<JsonObject> before = before();
@@ -78,7 +81,10 @@ final class PrepareJob {
       }
     }
     Description.write(output, facts, hadoop); // not finished: it has no counts
-    write(documents.read(census), place, config.nPositions(), census);
+    try (Watcher watcher =
+        new Watcher(spark.sparkContext(), read, listener, 0, Math.max(1, census.bytes()))) {
+      write(documents.read(census), place, config.nPositions(), watcher);
+    }
     addCounts(facts);
     Description.write(output, facts, hadoop);
     return prepared(facts, false);
@@ -125,41 +131,31 @@ final class PrepareJob {
   }
 
   private void write(
-      JavaRDD<Documents.Document> documents,
-      Models.Place place,
-      int context,
-      Documents.Census census)
+      JavaRDD<Documents.Document> documents, Models.Place place, int context, Watcher watcher)
       throws IOException {
-    LongAccumulator done = spark.sparkContext().longAccumulator("loupe documents");
     LongTexts longTexts = what.longTexts();
     JavaRDD<Row> rows =
         documents.mapPartitions(
-            all -> {
-              Tokenizer tokenizer = Models.tokenizer(place);
-              return new Windows(all, tokenizer, context, longTexts, done);
-            });
+            all -> new Windows(all, Models.tokenizer(place), context, longTexts));
     Dataset<Row> windows =
         spark
             .createDataFrame(rows, Prepared.SCHEMA)
             .withColumn(
                 Prepared.SHARD,
                 pmod(xxhash64(col(Results.DOC_ID)), lit((long) what.shards())).cast("int"));
-    try (Watcher watcher =
-        new Watcher(spark.sparkContext(), done, listener, 0, Math.max(1, census.files()))) {
-      try {
-        windows
-            .repartition(Math.min(what.shards(), 1000), col(Prepared.SHARD))
-            .sortWithinPartitions(Prepared.SHARD, Results.N_TOKENS, Results.DOC_ID, Results.WINDOW)
-            .write()
-            .mode(SaveMode.Overwrite)
-            .partitionBy(Prepared.SHARD)
-            .parquet(new Path(output, Prepared.DOCUMENTS).toString());
-      } catch (Exception e) {
-        if (watcher.ended()) {
-          throw new CancellationException("ended while preparing");
-        }
-        throw Failures.explained(e);
+    try {
+      windows
+          .repartition(Math.min(what.shards(), MOST_PARTITIONS), col(Prepared.SHARD))
+          .sortWithinPartitions(Prepared.SHARD, Results.N_TOKENS, Results.DOC_ID, Results.WINDOW)
+          .write()
+          .mode(SaveMode.Overwrite)
+          .partitionBy(Prepared.SHARD)
+          .parquet(new Path(output, Prepared.DOCUMENTS).toString());
+    } catch (Exception e) {
+      if (watcher.ended()) {
+        throw new CancellationException("ended while preparing");
       }
+      throw Failures.explained(e);
     }
   }
 
@@ -169,20 +165,17 @@ final class PrepareJob {
     private final Tokenizer tokenizer;
     private final int context;
     private final LongTexts longTexts;
-    private final LongAccumulator done;
     private Iterator<Row> of = List.<Row>of().iterator();
 
     Windows(
         Iterator<Documents.Document> documents,
         Tokenizer tokenizer,
         int context,
-        LongTexts longTexts,
-        LongAccumulator done) {
+        LongTexts longTexts) {
       this.documents = documents;
       this.tokenizer = tokenizer;
       this.context = context;
       this.longTexts = longTexts;
-      this.done = done;
     }
 
     @Override
@@ -194,7 +187,6 @@ final class PrepareJob {
     public Row next() {
       if (!of.hasNext()) {
         of = windows(documents.next()).iterator(); // at least one
-        done.add(1);
       }
       return of.next();
     }
