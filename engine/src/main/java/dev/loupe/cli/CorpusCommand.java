@@ -189,16 +189,17 @@ final class CorpusCommand {
     @Option(
         names = "--shards",
         paramLabel = "N",
-        description = "Parts, each the work of one task (default: 64).")
-    int shards = 64;
+        description =
+            "Parts, each the work of one task (default: one for each 256 KiB, at least 8).")
+    int shards;
 
     @Option(
         names = "--waves",
         paramLabel = "N",
         description =
-            "Steps of a run; one that is interrupted goes on after the last finished one (default:"
-                + " 8).")
-    int waves = 8;
+            "Steps of a run; one that is interrupted goes on after the last finished one. A step should"
+                + " have work for the whole cluster (default: one for each 8 shards).")
+    int waves;
 
     @Option(names = "--overwrite", description = "Replace what is in DIR.")
     boolean overwrite;

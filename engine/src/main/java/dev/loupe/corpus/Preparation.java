@@ -14,9 +14,10 @@ import java.util.Optional;
  * @param overwrite whether what is in it may go
  * @param model whose tokenizer and context count
  * @param longTexts what becomes of documents that are longer than the context
- * @param shards how many parts, each the work of one task
+ * @param shards how many parts, each the work of one task; 0 for one for each {@value
+ *     #BYTES_OF_SHARD} bytes of input, and at least {@value #SHARDS_OF_WAVE}
  * @param waves in how many steps a run goes through them; what is finished of a run is kept wave by
- *     wave
+ *     wave; 0 for one for each {@value #SHARDS_OF_WAVE} shards
  */
 public record Preparation(
     List<String> inputs,
@@ -29,6 +30,14 @@ public record Preparation(
     LongTexts longTexts,
     int shards,
     int waves) {
+  /** Bytes of input for each shard: minutes of a GPT-2's time on a CPU. */
+  public static final int BYTES_OF_SHARD = 256 << 10;
+
+  /** Shards of a wave, where nothing else is said. */
+  public static final int SHARDS_OF_WAVE = 8;
+
+  private static final int MOST_SHARDS = 1 << 20;
+
   /** What the inputs are. */
   public enum Format {
     /** By the ending of the files. */
@@ -55,11 +64,23 @@ public record Preparation(
     if (inputs.isEmpty()) {
       throw new IllegalArgumentException("no input: name files or folders");
     }
-    if (waves < 1 || shards < waves || shards > 1 << 20) {
+    if (waves < 0 || shards < 0 || shards > MOST_SHARDS || (shards > 0 && waves > shards)) {
       throw new IllegalArgumentException(
-          "%d shards in %d waves: not 1 to %d, at least one a wave"
-              .formatted(shards, waves, 1 << 20));
+          "%d shards in %d waves: not up to %d, at least one a wave"
+              .formatted(shards, waves, MOST_SHARDS));
     }
     inputs = List.copyOf(inputs);
+  }
+
+  /** The same with numbers of shards and waves for so many bytes, where they were left open. */
+  public Preparation sized(long bytes) {
+    int some =
+        shards > 0
+            ? shards
+            : Math.clamp(
+                Math.ceilDiv(bytes, BYTES_OF_SHARD), Math.max(SHARDS_OF_WAVE, waves), MOST_SHARDS);
+    int steps = waves > 0 ? waves : Math.ceilDiv(some, SHARDS_OF_WAVE);
+    return new Preparation(
+        inputs, format, textField, idField, output, overwrite, model, longTexts, some, steps);
   }
 }

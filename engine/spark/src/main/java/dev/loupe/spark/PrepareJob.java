@@ -45,7 +45,7 @@ final class PrepareJob {
   private static final int MOST_PARTITIONS = 1000; // of the shuffle
 
   private final SparkSession spark;
-  private final Preparation what;
+  private Preparation what;
   private final CorpusJobs.Listener listener;
   private final Configuration hadoop;
   private final Path output;
@@ -68,6 +68,7 @@ final class PrepareJob {
     LongAccumulator read = spark.sparkContext().longAccumulator("loupe bytes");
     Documents documents = new Documents(spark, what, read);
     Documents.Census census = documents.census();
+    what = what.sized(census.bytes());
     JsonObject facts = facts(census, config, vocabulary);
     Optional<JsonObject> before = before();
     if (before.isPresent() && before.get().has("windows")) {

@@ -20,6 +20,7 @@ import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.corpus.CorpusException;
 import dev.loupe.corpus.CorpusJobs;
+import dev.loupe.corpus.CorpusReport;
 import dev.loupe.corpus.CorpusRun;
 import dev.loupe.corpus.ModelPlace;
 import dev.loupe.corpus.Preparation;
@@ -509,6 +510,53 @@ class CorpusTest {
                     .collect());
     BackendException said = assertThrows(BackendException.class, () -> Failures.explained(e));
     return String.valueOf(said.getMessage());
+  }
+
+  @Test
+  void aReportAddsUpARun() throws Exception {
+    CorpusReport report = jobs.report(ran.folder(), Optional.empty());
+    assertEquals(DOCUMENTS, report.corpus().documents());
+    assertEquals(ran.tokens(), report.corpus().tokens());
+    assertEquals(ran.failed(), report.corpus().failedWindows());
+    assertEquals(HEADS, report.heads().size());
+    assertEquals(4, report.failures().size());
+    assertEquals("4 of 4", report.facts().get("waves_read"));
+    String results = folder.resolve("results").toString();
+    refused("has the runs", () -> jobs.report(results, Optional.empty()));
+    refused("has the runs", () -> jobs.report(results, Optional.of("0123")));
+    refused("does not exist", () -> jobs.report(results + "-not", Optional.empty()));
+    refused("no results of a run", () -> jobs.report(prepared.toString(), Optional.empty()));
+    String hash = ran.folder().substring(ran.folder().indexOf("run=") + 4);
+    assertEquals(report.json(), jobs.report(results, Optional.of(hash)).json());
+  }
+
+  @Test
+  void shardsAndWavesFollowTheSize() {
+    Preparation open =
+        new Preparation(
+            List.of("in"),
+            Format.AUTO,
+            "text",
+            Optional.empty(),
+            "out",
+            false,
+            Corpora.demo(),
+            LongTexts.WINDOWS,
+            0,
+            0);
+    assertEquals(List.of(8, 1), List.of(open.sized(0).shards(), open.sized(0).waves()));
+    assertEquals(8, open.sized(8 << 18).shards());
+    assertEquals(
+        List.of(9, 2),
+        List.of(open.sized((8 << 18) + 1).shards(), open.sized((8 << 18) + 1).waves()));
+    assertEquals(1 << 20, open.sized(Long.MAX_VALUE).shards());
+    int waves = 5;
+    for (int shard = 0, last = 0; shard < 12; shard++) {
+      int wave = RunJob.waveOf(shard, 12, waves);
+      assertTrue(wave == last || wave == last + 1, shard + ": " + wave);
+      last = wave;
+      assertTrue(wave < waves);
+    }
   }
 
   @Test
