@@ -513,6 +513,18 @@ class CorpusTest {
   }
 
   @Test
+  void aWaveWithoutDocumentsIsDoneToo() throws Exception {
+    Path one = folder.resolve("single.txt");
+    Files.writeString(one, "my lord");
+    Path out = folder.resolve("prepared-single");
+    jobs.prepare(Corpora.preparation(one, out), new Heard());
+    CorpusJobs.Ran single = jobs.run(Corpora.run(out, folder.resolve("single")), new Heard());
+    assertEquals(4, single.waves());
+    assertEquals(HEADS, Sum.of(spark, single.folder()).rows());
+    assertEquals(1, jobs.report(single.folder(), Optional.empty()).corpus().documents());
+  }
+
+  @Test
   void aReportAddsUpARun() throws Exception {
     CorpusReport report = jobs.report(ran.folder(), Optional.empty());
     assertEquals(DOCUMENTS, report.corpus().documents());
