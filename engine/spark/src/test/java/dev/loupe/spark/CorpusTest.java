@@ -1,6 +1,7 @@
 package dev.loupe.spark;
 
 import static org.apache.spark.sql.functions.col;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -32,6 +33,7 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -41,6 +43,7 @@ import java.util.TreeSet;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import java.util.zip.GZIPOutputStream;
 import org.apache.spark.SparkException;
 import org.apache.spark.TaskContext;
@@ -178,6 +181,12 @@ class CorpusTest {
                             + row.<Integer>getAs(Results.WINDOW)));
     try (Loupe loupe = Loupe.open(Corpora.DEMO, Options.defaults().backend(Backend.CPU));
         BatchReader alone = loupe.batchReader(Optional.empty(), true, BatchReader.DEFAULT_TOKENS)) {
+      int[] whole = loupe.tokenizer().encode("my lord, ".repeat(120), false);
+      int[] cut =
+          Stream.of("d50/0", "d50/1")
+              .flatMapToInt(window -> Arrays.stream(texts.get(window)))
+              .toArray();
+      assertArrayEquals(whole, cut, "windows of one document");
       for (Map.Entry<String, int[]> text : texts.entrySet()) {
         Request request =
             Request.ids(text.getValue())
