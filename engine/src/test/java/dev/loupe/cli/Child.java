@@ -9,14 +9,19 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import java.util.zip.ZipFile;
 
@@ -26,6 +31,8 @@ import java.util.zip.ZipFile;
  * @param folder where its standard error goes
  */
 record Child(Path folder) {
+  private static final Pattern PERCENT = Pattern.compile("(?:reading|measuring) .* (\\d+)%");
+
   static List<String> java(Class<?> main, List<String> flags, Object... args) {
     List<String> command =
         new ArrayList<>(
@@ -74,12 +81,33 @@ record Child(Path folder) {
     return said.toString();
   }
 
-  /** Waits until it has computed for so many seconds, which takes longer on a busy machine. */
-  static void awaitWork(Process process, int seconds) throws InterruptedException {
-    while (process.isAlive()
-        && process.info().totalCpuDuration().orElseThrow().toSeconds() < seconds) {
-      Thread.sleep(20);
+  /** {@code loupe} as it is at a terminal: what it says shows how far it has come. */
+  static final class AtTerminal {
+    private AtTerminal() {}
+
+    public static void main(String[] args) {
+      OutputStream out = new FileOutputStream(FileDescriptor.out);
+      System.exit(Main.run(Terminal.of(System.in, out, System.err, true), args));
     }
+  }
+
+  /** Waits until an {@link AtTerminal} has read or measured so many percent. */
+  void awaitProgress(Process process, int percent) throws Exception {
+    int shown = 0;
+    while (shown < percent) {
+      assertTrue(process.isAlive(), "it ended early");
+      Thread.sleep(20);
+      Matcher matcher = PERCENT.matcher(Files.readString(folder.resolve("stderr")));
+      while (matcher.find()) {
+        shown = Integer.parseInt(matcher.group(1));
+      }
+    }
+  }
+
+  /** What an {@link AtTerminal} said after its progress was taken away. */
+  String saidAtLast() throws IOException {
+    String said = Files.readString(folder.resolve("stderr"));
+    return said.substring(said.lastIndexOf('\r') + 1);
   }
 
   static void signal(Process process, String name) throws Exception {

@@ -40,98 +40,69 @@ class ProcessTest {
     return Files.createDirectory(folder.resolve("made"));
   }
 
+  /** Standard output of one that is interrupted once so many percent are done. */
+  private String interrupted(int percent, Object... args) throws Exception {
+    Child.assumeSigintIsHeard();
+    Process process = child.start(Child.java(Child.AtTerminal.class, List.of(), args));
+    child.awaitProgress(process, percent);
+    Child.signal(process, "INT");
+    String out = new String(process.getInputStream().readAllBytes(), UTF_8);
+    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
+    return out;
+  }
+
   @Test
   void anInterruptEndsAMeasurementAndKeepsWhatItHas() throws Exception {
-    Child.assumeSigintIsHeard();
-    String out = "";
-    for (int seconds = 4; out.isEmpty() && seconds <= 16; seconds *= 2) {
-      Process process =
-          child.start(
-              Child.java(
-                  Main.class,
-                  List.of(),
-                  "bench",
-                  "prefill",
-                  "--backend",
-                  "cpu",
-                  "--prompt-tokens",
-                  4,
-                  "--runs",
-                  100_000_000,
-                  "--json"));
-      Child.awaitWork(process, seconds); // too early, there is nothing to keep: once more
-      Child.signal(process, "INT");
-      out = new String(process.getInputStream().readAllBytes(), UTF_8);
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS));
-      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
-      assertEquals("", child.said());
-    }
-    JsonObject report = JsonParser.parseString(out).getAsJsonObject();
+    String[] args = {
+      "bench", "prefill", "--backend", "cpu", "--prompt-tokens", "4", "--runs", "200", "--json"
+    };
+    JsonObject report = JsonParser.parseString(interrupted(2, (Object[]) args)).getAsJsonObject();
     int runs = report.getAsJsonArray("ms").size();
-    assertTrue(runs >= 1 && runs < 100_000_000, runs + " runs");
+    assertTrue(runs >= 1 && runs < 200, runs + " runs");
+    assertEquals("", child.saidAtLast());
   }
 
   @Test
   void anInterruptEndsALookAtHeadsAndKeepsWhatItRead() throws Exception {
-    Child.assumeSigintIsHeard();
     Path text = folder.resolve("text");
     String heldOut = Files.readString(Golden.TEST_DATA.resolve("golden/heldout/text.txt"));
-    Files.writeString(text, heldOut.repeat(100)); // some minutes' worth
-    Object[] args = {"heads", "--backend", "cpu", "--file", text, "--json"};
-    JsonObject read = new JsonObject();
-    int windows = 0;
-    for (int seconds = 4; windows == 0 && seconds <= 16; seconds *= 2) {
-      Process process = child.start(Child.java(Main.class, List.of(), args));
-      Child.awaitWork(process, seconds); // too early, there is nothing to keep: once more
-      Child.signal(process, "INT");
-      String out = new String(process.getInputStream().readAllBytes(), UTF_8);
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS));
-      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
-      if (!out.isEmpty()) {
-        read = JsonParser.parseString(out).getAsJsonObject().getAsJsonObject("text");
-        windows = read.get("windows_read").getAsInt();
-        String all = read.get("windows").getAsString();
-        assertEquals(
-            "[interrupted: %d of %s windows of the text were read]\n".formatted(windows, all),
-            child.said());
-      }
-    }
-    assertTrue(windows > 0 && windows < read.get("windows").getAsInt(), read.toString());
+    Files.writeString(text, heldOut.repeat(20)); // a minute's worth
+    String out = interrupted(3, "heads", "--backend", "cpu", "--file", text, "--json");
+    JsonObject read = JsonParser.parseString(out).getAsJsonObject().getAsJsonObject("text");
+    int windows = read.get("windows_read").getAsInt();
+    int all = read.get("windows").getAsInt();
+    assertTrue(windows > 0 && windows < all, read.toString());
     assertEquals(256 * windows, read.get("tokens").getAsInt());
+    assertEquals(
+        "[interrupted: %d of %d windows of the text were read]\n".formatted(windows, all),
+        child.saidAtLast());
   }
 
   @Test
   void anInterruptEndsAComparisonAndKeepsWhatItHas() throws Exception {
-    Child.assumeSigintIsHeard();
     Path json = folder.resolve("report.json");
-    Object[] args = {
-      "bench",
-      "gelu",
-      "--backend",
-      "cpu",
-      "--threads",
-      1,
-      "--shapes",
-      "R=64,C=72,73,74",
-      "--variants",
-      "naive,plain",
-      "--samples",
-      100_000_000,
-      "--seconds",
-      100,
-      "--json=" + json
-    };
-    for (int seconds = 6; !Files.exists(json) && seconds <= 24; seconds *= 2) {
-      Process process = child.start(Child.java(Main.class, List.of(), args));
-      Child.awaitWork(process, seconds); // too early, there is nothing to keep: once more
-      Child.signal(process, "INT");
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS));
-      assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
-      assertEquals("", child.said());
-    }
+    interrupted(
+        2,
+        "bench",
+        "gelu",
+        "--backend",
+        "cpu",
+        "--threads",
+        1,
+        "--shapes",
+        "R=64,C=72,73,74",
+        "--variants",
+        "naive,plain",
+        "--samples",
+        1000,
+        "--seconds",
+        100,
+        "--json=" + json);
     JsonObject report = JsonParser.parseString(Files.readString(json)).getAsJsonObject();
     assertTrue(report.get("interrupted").getAsBoolean());
     assertTrue(report.getAsJsonArray("results").size() > 0);
+    assertEquals("", child.saidAtLast());
   }
 
   @Test
