@@ -30,7 +30,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Runs that share passes: each is what it would be alone, and none depends on the others. */
-@Timeout(120)
+@Timeout(200)
 class BatcherTest {
   private static final String LONG = "To be or not to be, that is the question.\n".repeat(12);
 
@@ -150,7 +150,7 @@ class BatcherTest {
       Future<List<Generation>> held = threads.submit(() -> batcher.run(holds));
       begun.await();
       Future<List<Generation>> later = threads.submit(() -> batcher.run(seeded("a", 20, 2)));
-      assertSame(loupe.run(seeded("a", 20, 2)), later.get(20, TimeUnit.SECONDS), "later");
+      assertSame(loupe.run(seeded("a", 20, 2)), later.get(100, TimeUnit.SECONDS), "later");
       done.countDown();
       assertSame(loupe.run(seeded("ROMEO:", 40, 1).samples(2)), held.get(), "held");
     }
@@ -158,7 +158,7 @@ class BatcherTest {
 
   private static boolean waitsFor(CountDownLatch latch) {
     try {
-      return latch.await(60, TimeUnit.SECONDS);
+      return latch.await(100, TimeUnit.SECONDS);
     } catch (InterruptedException e) {
       return false;
     }

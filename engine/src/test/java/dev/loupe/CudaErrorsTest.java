@@ -33,7 +33,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** What goes wrong on the GPU, with a tiny random model: errors are clear and nothing is left. */
 @OnGpu
-@Timeout(120)
+@Timeout(200)
 class CudaErrorsTest {
   private static final int FAULT = 719; // CUDA_ERROR_LAUNCH_FAILED
   private static final int ECC = 214; // CUDA_ERROR_ECC_UNCORRECTABLE

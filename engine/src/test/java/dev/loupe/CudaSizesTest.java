@@ -35,7 +35,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** Runs of a tiny random model at the edge of what the GPU takes, in every way it can make them. */
 @OnGpu
-@Timeout(120)
+@Timeout(200)
 class CudaSizesTest {
   @TempDir static Path folder;
   private static Path model;

@@ -66,7 +66,7 @@ record Child(Path folder) {
   Ran run(List<String> command, Map<String, String> environment) throws Exception {
     Process process = start(command, environment);
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
-    assertTrue(process.waitFor(50, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     return new Ran(process.exitValue(), out, said());
   }
 
@@ -136,7 +136,7 @@ record Child(Path folder) {
     byte[] first = out.readNBytes(20);
     signal(process, "INT");
     String text = new String(first, UTF_8) + new String(out.readAllBytes(), UTF_8);
-    assertTrue(process.waitFor(30, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     assertEquals(Interrupt.EXIT_CODE, process.exitValue(), said());
     assertEquals(List.of("a.json", "a.npz"), Ran.names(made));
     JsonObject run =

@@ -27,7 +27,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** What only a process of its own can show of the GPU: libraries that do not load, signals. */
 @OnGpu
-@Timeout(100)
+@Timeout(200)
 class CudaProcessTest {
   private static final String JCUDA = "jcuda-12.6.0";
   private static final String LIBRARY = "libJCudaDriver-12.6.0-linux-x86_64.so";

@@ -265,7 +265,7 @@ class OutputFilesTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"json", "csv", "png", "html"})
-  @Timeout(30)
+  @Timeout(200)
   void aPipeIsWrittenThroughAndStays(String ending) throws Exception {
     Path pipe = folder.resolve("pipe." + ending);
     Path file = folder.resolve("file." + ending);

@@ -47,7 +47,7 @@ class ProcessTest {
     child.awaitProgress(process, percent);
     Child.signal(process, "INT");
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
     return out;
   }
@@ -155,7 +155,7 @@ class ProcessTest {
     assertTrue(process.getInputStream().read() >= 0);
     assertEquals(1, Ran.names(made).size(), "begun");
     process.destroy(); // SIGTERM
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     assertEquals(128 + 15, process.exitValue());
     assertEquals(List.of(), Ran.names(made));
   }
@@ -189,7 +189,7 @@ class ProcessTest {
     assertEquals('a', process.getInputStream().read(), "the first one only asks");
     assertFalse(process.waitFor(400, TimeUnit.MILLISECONDS), "and does not end it");
     Child.signal(process, "INT");
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     assertEquals(Interrupt.EXIT_CODE, process.exitValue());
   }
 
@@ -214,7 +214,7 @@ class ProcessTest {
                 "--attention",
                 made.resolve("a.npz")));
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     new Ran(process.exitValue(), out, child.said())
         .refused(Main.OUT_OF_MEMORY, "out of memory", "use a smaller model");
     assertEquals(List.of(), Ran.names(made));
@@ -230,7 +230,7 @@ class ProcessTest {
     Process process =
         child.start(List.of("bash", "-c", line + "| head -c 1; exit ${PIPESTATUS[0]}"));
     assertEquals(1, process.getInputStream().readAllBytes().length);
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     assertEquals(0, process.exitValue());
     assertEquals("", child.said());
   }

@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** {@code loupe serve} as a process: what it says, whom it serves, how it ends. */
-@Timeout(60)
+@Timeout(200)
 class ServeCommandTest {
   @TempDir Path folder;
   private Child child;
@@ -95,7 +95,7 @@ class ServeCommandTest {
       assertTrue(said.length() < 64 * 255 * 200, "early");
       assertEquals(null, out.readLine());
     }
-    assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     assertEquals(Interrupt.EXIT_CODE, process.exitValue());
     assertEquals("[open that in a browser for the workbench; Ctrl-C ends it]\n", child.said());
   }
@@ -109,7 +109,7 @@ class ServeCommandTest {
       assertTrue(child.said().contains("--api-key-file or LOUPE_API_KEY"), child.said());
     } finally {
       process.destroy();
-      assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+      assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     }
   }
 
@@ -127,7 +127,7 @@ class ServeCommandTest {
       assertEquals("[open that in a browser for the workbench; Ctrl-C ends it]\n", child.said());
     } finally {
       process.destroy();
-      assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+      assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     }
   }
 

@@ -25,7 +25,7 @@ import org.openqa.selenium.WebElement;
 import org.openqa.selenium.interactions.Actions;
 
 /** The page in Chromium, as somebody uses it. */
-@Timeout(120)
+@Timeout(200)
 class CorpusBrowserTest {
   private static final CorpusReport REPORT = Reports.of(4, 5, HeadScore.values());
 

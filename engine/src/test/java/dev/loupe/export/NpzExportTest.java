@@ -209,7 +209,7 @@ class NpzExportTest {
     try {
       Process process = new ProcessBuilder("python3", "-c", code).redirectErrorStream(true).start();
       String printed = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS));
+      assertTrue(process.waitFor(100, TimeUnit.SECONDS));
       return process.exitValue() == 0 ? printed : "exit " + process.exitValue() + printed;
     } catch (IOException notInstalled) {
       return notInstalled.toString();

@@ -28,7 +28,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Whom the server answers. */
-@Timeout(60)
+@Timeout(200)
 class AccessTest {
   /** On loopback, without a key. */
   private static Served plain;

@@ -30,7 +30,7 @@ import org.openqa.selenium.logging.LoggingPreferences;
 
 /** Chromium without a window, on the workbench; other pages are for its driver. */
 public record Browser(ChromeDriver driver) implements AutoCloseable {
-  private static final Duration PATIENCE = Duration.ofSeconds(20);
+  private static final Duration PATIENCE = Duration.ofSeconds(60);
 
   /** Skips the test, with the reason, where there is no Chromium, or no driver for it. */
   public static Browser open(Path downloads) {

@@ -32,7 +32,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Many clients, and those that behave badly: everyone gets what is theirs, and nothing stays. */
-@Timeout(120)
+@Timeout(200)
 class LoadTest {
   /** The most that the demo model can be kept busy with: some seconds. */
   private static final String LONG = "{'max_tokens': 255, 'n': 64, 'seed': 1%s}";
@@ -345,7 +345,7 @@ class LoadTest {
             .redirectOutput(said.toFile())
             .start();
     try {
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+      assertTrue(process.waitFor(100, TimeUnit.SECONDS), "it ends");
       assertEquals(0, process.exitValue(), Files.readString(said));
     } finally {
       process.destroy();

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
  * What OpenAI's own client for Node makes of the answers. Needs node, and a folder LOUPE_OPENAI in
  * which {@code npm install openai} was run.
  */
-@Timeout(120)
+@Timeout(200)
 class OpenAiClientTest {
   private static final String SCRIPT =
       """
@@ -75,7 +75,7 @@ class OpenAiClientTest {
               .redirectErrorStream(true)
               .start();
       String out = new String(node.getInputStream().readAllBytes(), UTF_8);
-      assertTrue(node.waitFor(60, TimeUnit.SECONDS));
+      assertTrue(node.waitFor(100, TimeUnit.SECONDS));
       assertEquals(0, node.exitValue(), out);
       JsonObject said = JsonParser.parseString(out).getAsJsonObject();
       assertEquals("[\"shakespeare\"]", said.get("models").toString());

@@ -48,7 +48,7 @@ import org.openqa.selenium.WebElement;
 import org.openqa.selenium.interactions.Actions;
 
 /** The workbench in a browser, as somebody uses it, on the demo model. */
-@Timeout(120)
+@Timeout(200)
 class PageTest {
   private static Served served;
   private static Browser browser;

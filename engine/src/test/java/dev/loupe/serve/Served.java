@@ -184,7 +184,7 @@ record Served(Loupe loupe, Server server, HttpClient client) implements AutoClos
 
   /** Waits until something is so. */
   static void await(String what, BooleanSupplier condition) throws InterruptedException {
-    long deadline = System.nanoTime() + 20_000_000_000L;
+    long deadline = System.nanoTime() + 60_000_000_000L;
     while (!condition.getAsBoolean()) {
       assertTrue(System.nanoTime() < deadline, "never: " + what);
       Thread.sleep(2);

@@ -25,7 +25,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** What the server answers, request by request. */
-@Timeout(60)
+@Timeout(200)
 class ServerTest {
   private static Served served;
 

@@ -52,7 +52,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** What the page asks for, against the library asked directly. */
-@Timeout(60)
+@Timeout(200)
 class WorkbenchTest {
   private static final String TEXT = "ROMEO:\nTo be or not to be, to be or not";
   private static final String ABLATED = "'changes': [{'layer': 4, 'head': 0, 'factor': 0}]";

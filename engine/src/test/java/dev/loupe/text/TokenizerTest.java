@@ -306,7 +306,7 @@ class TokenizerTest {
         Thread.sleep(2);
         tokenizer.close();
         for (Future<?> encoder : encoders) {
-          assertEquals("tokenizer is closed", encoder.get(20, TimeUnit.SECONDS));
+          assertEquals("tokenizer is closed", encoder.get(100, TimeUnit.SECONDS));
         }
       }
     } finally {

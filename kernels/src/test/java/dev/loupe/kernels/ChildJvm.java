@@ -68,7 +68,7 @@ final class ChildJvm {
         });
     Process process = builder.start();
     String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS), "still running");
+    assertTrue(process.waitFor(100, TimeUnit.SECONDS), "still running");
     return output + "exit " + process.exitValue() + "\n";
   }
 }

@@ -26,7 +26,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Both ways to call cuBLAS, against stand-ins for cuBLAS 12 and 13 that g++ makes for this run. */
 @OnDevice(emulated = true)
-@Timeout(120)
+@Timeout(200)
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 class CublasTest {
   private static final Path SOURCE = Path.of("src/test/fakecublas/libcublas.cpp");

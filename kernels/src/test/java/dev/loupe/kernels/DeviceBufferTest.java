@@ -20,7 +20,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.opentest4j.AssertionFailedError;
 
 @OnDevice
-@Timeout(60)
+@Timeout(200)
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 class DeviceBufferTest {
   private static final int STAGED = 1 << 18; // f32 that pass to the device in one piece

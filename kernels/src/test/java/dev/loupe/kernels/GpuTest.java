@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 @OnDevice
-@Timeout(60)
+@Timeout(200)
 class GpuTest {
   static Launch residual(Gpu gpu) {
     Kernel kernel = gpu.kernel("pointwise", "pointwise_residual_f32");

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.Timeout;
 
 /** What JCuda and the driver do with a captured graph of kernels, copies and fills. */
 @OnDevice
-@Timeout(60)
+@Timeout(200)
 class GraphTest {
   private static final int N = 2048; // of one block
   private static final long BYTES = 4L * N;

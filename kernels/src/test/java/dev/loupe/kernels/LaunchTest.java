@@ -23,7 +23,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 @OnDevice
-@Timeout(60)
+@Timeout(200)
 class LaunchTest {
   private static final int N = 2048; // of one block
 

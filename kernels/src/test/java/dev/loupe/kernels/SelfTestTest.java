@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 @OnDevice
-@Timeout(60)
+@Timeout(200)
 class SelfTestTest {
   @Test
   void everyFamilyIsRight() {

@@ -31,7 +31,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** What the environment says of the hub, the token and the way there. */
-@Timeout(30)
+@Timeout(200)
 class HubSettingsTest {
   private static final HubSettings.Patience ONCE =
       new HubSettings.Patience(Duration.ofSeconds(10), 1, Duration.ZERO);

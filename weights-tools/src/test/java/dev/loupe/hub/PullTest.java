@@ -34,7 +34,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Pulls from a server that may be slow, broken, or lying. */
-@Timeout(30)
+@Timeout(200)
 class PullTest {
   private static final String WEIGHTS = "model.safetensors";
   private static final List<String> FILES = List.of("config.json", WEIGHTS, "tokenizer.json");
@@ -474,24 +474,24 @@ class PullTest {
   @Test
   void aServerThatFallsSilentIsAskedAgain() throws IOException {
     server.silence = Duration.ofMillis(500);
-    server.fault(cdn(WEIGHTS), server.stall(WEIGHTS, 700_000, Duration.ofSeconds(20)));
+    server.fault(cdn(WEIGHTS), server.stall(WEIGHTS, 700_000, Duration.ofSeconds(100)));
     server.fault(
         head("config.json"),
         exchange -> {
-          FakeHub.pause(Duration.ofSeconds(20));
+          FakeHub.pause(Duration.ofSeconds(100));
           return true;
         });
     long start = System.nanoTime();
     pull();
     assertWhole();
-    assertTrue(System.nanoTime() - start < 15e9, "silence is not waited out");
+    assertTrue(System.nanoTime() - start < 90e9, "silence is not waited out");
     assertTrue(requests("GET cdn").getLast().contains("bytes="), "" + server.log());
   }
 
   @Test
   void aServerThatStaysSilentIsGivenUp() throws IOException {
     server.silence = Duration.ofMillis(300);
-    server.faults(cdn(WEIGHTS), server.stall(WEIGHTS, 0, Duration.ofSeconds(20)));
+    server.faults(cdn(WEIGHTS), server.stall(WEIGHTS, 0, Duration.ofSeconds(100)));
     refused("in the middle of " + WEIGHTS, "tried 3 times");
   }
 
@@ -611,7 +611,7 @@ class PullTest {
 
   @Test
   void progressGrowsAndEndsAPull() throws IOException {
-    server.faults(cdn(WEIGHTS), server.stall(WEIGHTS, 1_500_000, Duration.ofSeconds(20)));
+    server.faults(cdn(WEIGHTS), server.stall(WEIGHTS, 1_500_000, Duration.ofSeconds(100)));
     long[] most = new long[2];
     assertThrows(
         CancellationException.class,
@@ -639,7 +639,7 @@ class PullTest {
         exchange -> {
           reached.countDown();
           try {
-            refused.await(10, TimeUnit.SECONDS);
+            refused.await(100, TimeUnit.SECONDS);
           } catch (InterruptedException e) {
             throw new IOException(e);
           }
@@ -656,7 +656,7 @@ class PullTest {
                     failure[0] = e;
                   }
                 });
-    assertTrue(reached.await(10, TimeUnit.SECONDS));
+    assertTrue(reached.await(100, TimeUnit.SECONDS));
     refused("another loupe", folder.toString());
     refused.countDown();
     first.join();

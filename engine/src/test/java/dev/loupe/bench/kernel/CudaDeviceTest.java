@@ -24,7 +24,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 
 /** Every candidate against double precision, on the emulator or a card; times are not looked at. */
 @OnGpu
-@Timeout(120)
+@Timeout(200)
 class CudaDeviceTest {
   private static final int FAULT = 719; // CUDA_ERROR_LAUNCH_FAILED
   private static final KernelComparison.Settings FEW = new KernelComparison.Settings(5, 0.01);
