@@ -73,8 +73,13 @@ final class CorpusJson {
     json.beginObject();
     json.name("schema").value("loupe-corpus/1");
     json.name("run").beginObject();
-    for (Map.Entry<String, String> fact : report.facts().entrySet()) {
-      json.name(fact.getKey()).value(fact.getValue());
+    for (Map.Entry<String, Object> fact : report.facts().entrySet()) {
+      json.name(fact.getKey());
+      switch (fact.getValue()) {
+        case Number number -> json.value(number);
+        case Boolean is -> json.value(is);
+        default -> json.value(fact.getValue().toString());
+      }
     }
     json.endObject();
     Corpus corpus = report.corpus();

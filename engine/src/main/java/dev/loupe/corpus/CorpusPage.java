@@ -392,7 +392,8 @@ final class CorpusPage {
         .facts()
         .forEach(
             (key, value) ->
-                out.append("<dt>%s</dt><dd>%s</dd>\n".formatted(text(key), text(value))));
+                out.append(
+                    "<dt>%s</dt><dd>%s</dd>\n".formatted(text(key), text(value.toString()))));
     out.append("</dl>\n</section>\n");
   }
 }

@@ -16,12 +16,13 @@ import java.util.Set;
 /**
  * What each head of a model does over a corpus, and how well the model predicts its documents.
  *
- * @param facts what it was made of, e.g. the model and its SHA-256, in order
+ * @param facts what it was made of, e.g. the model and its SHA-256, in order: strings, numbers,
+ *     booleans
  * @param failures errors of windows, those of most windows first; not all, if there are many
  * @param heads by layer and head; none if no statistics were asked for
  */
 public record CorpusReport(
-    Map<String, String> facts, Corpus corpus, List<Failure> failures, List<Head> heads) {
+    Map<String, Object> facts, Corpus corpus, List<Failure> failures, List<Head> heads) {
 
   public CorpusReport {
     facts = Collections.unmodifiableMap(new LinkedHashMap<>(facts));

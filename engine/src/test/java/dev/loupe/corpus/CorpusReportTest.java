@@ -12,6 +12,7 @@ import dev.loupe.corpus.CorpusReport.Window;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.Base64;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.regex.MatchResult;
@@ -27,8 +28,12 @@ class CorpusReportTest {
     corpus.add("a", 1, 0, 5, 4, -8);
     corpus.add("b", 2, 1, 6, 5, -5);
     corpus.add("c", 1, 0, 1, 0, 0);
+    Map<String, Object> facts = new LinkedHashMap<>();
+    facts.put("model", "m");
+    facts.put("waves", 3);
+    facts.put("log_prob", true);
     return new CorpusReport(
-        Map.of("model", "m"),
+        facts,
         corpus.corpus(),
         List.of(new CorpusReport.Failure("broken", 1, List.of(new CorpusReport.Place("b", 0)))),
         List.of(
@@ -42,7 +47,7 @@ class CorpusReportTest {
     String low = "{\"doc_id\":\"a\",\"window\":0,\"n_tokens\":5,\"value\":0.333333}";
     String high = "{\"doc_id\":\"b\",\"window\":1,\"n_tokens\":6,\"value\":0.666667}";
     assertEquals(
-        "{\"schema\":\"loupe-corpus/1\",\"run\":{\"model\":\"m\"},\"documents\":3,\"windows\":4,"
+        "{\"schema\":\"loupe-corpus/1\",\"run\":{\"model\":\"m\",\"waves\":3,\"log_prob\":true},\"documents\":3,\"windows\":4,"
             + "\"failed_windows\":1,\"tokens\":12,\"perplexity\":{\"corpus\":4.2395,\"tokens\":9,"
             + "\"documents\":{\"count\":2,\"mean\":5.05367,\"sd\":2.33539,\"min\":2.71828,"
             + "\"p5\":2.71828,\"p25\":2.71828,\"p50\":2.71828,\"p75\":7.38906,\"p95\":7.38906,"

@@ -21,8 +21,8 @@ final class Reports {
 
   private Reports() {}
 
-  static Map<String, String> facts() {
-    Map<String, String> facts = new LinkedHashMap<>();
+  static Map<String, Object> facts() {
+    Map<String, Object> facts = new LinkedHashMap<>();
     facts.put("model", "models/demo");
     facts.put("sha256", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08");
     facts.put("options", "scores, --batch-tokens 4096");

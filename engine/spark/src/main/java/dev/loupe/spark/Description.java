@@ -37,7 +37,7 @@ final class Description {
    */
   static Optional<JsonObject> read(Path folder, Configuration hadoop) throws IOException {
     Path file = new Path(folder, NAME);
-    FileSystem files = file.getFileSystem(hadoop);
+    FileSystem files = FileSystems.of(file, hadoop);
     if (!files.exists(file)) {
       return Optional.empty();
     }
@@ -57,7 +57,7 @@ final class Description {
   static void write(Path folder, JsonObject what, Configuration hadoop) throws IOException {
     Path file = new Path(folder, NAME);
     Path part = new Path(folder, NAME + ".part");
-    FileSystem files = file.getFileSystem(hadoop);
+    FileSystem files = FileSystems.of(file, hadoop);
     try (OutputStream out = files.create(part, true)) {
       out.write((GSON.toJson(what) + "\n").getBytes(StandardCharsets.UTF_8));
     }

@@ -113,7 +113,7 @@ final class Documents {
     long changed = 0;
     for (String input : what.inputs()) {
       Path pattern = new Path(input);
-      FileSystem system = pattern.getFileSystem(hadoop);
+      FileSystem system = FileSystems.of(pattern, hadoop);
       FileStatus[] found = system.globStatus(pattern);
       if (found == null || found.length == 0) {
         throw new CorpusException(input + " does not exist");

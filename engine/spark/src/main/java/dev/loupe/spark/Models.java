@@ -220,7 +220,7 @@ final class Models {
       Path folder =
           Files.createTempDirectory(Path.of(SparkFiles.getRootDirectory()), "loupe-model-");
       fetched = folder.resolve(from.getName());
-      FileSystem files = from.getFileSystem(SparkHadoopUtil.get().conf());
+      FileSystem files = FileSystems.of(from, SparkHadoopUtil.get().conf());
       if (!files.exists(from)) {
         throw new BackendException("%s finds no %s".formatted(here(), source));
       }

@@ -94,7 +94,7 @@ final class PrepareJob {
   /** What the folder says of itself; one that is not ours is left alone. */
   private Optional<JsonObject> before() throws IOException {
     Optional<JsonObject> before = Description.read(output, hadoop);
-    FileSystem files = output.getFileSystem(hadoop);
+    FileSystem files = FileSystems.of(output, hadoop);
     if (before.isEmpty() && files.exists(output) && files.listStatus(output).length > 0) {
       throw new CorpusException(
           "%s is not empty, and nothing in it was prepared by Loupe: choose another folder"

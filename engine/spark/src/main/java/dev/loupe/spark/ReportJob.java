@@ -60,7 +60,7 @@ final class ReportJob {
    * @param rows all that it wrote, with at least the columns of {@link Results#SCHEMA} but edges
    * @param facts what the report says the run was, in order
    */
-  static CorpusReport aggregate(Dataset<Row> rows, Map<String, String> facts) {
+  static CorpusReport aggregate(Dataset<Row> rows, Map<String, Object> facts) {
     Corpus corpus = corpus(rows);
     return new CorpusReport(
         facts, corpus, corpus.failedWindows() == 0 ? List.of() : failures(rows), heads(rows));

@@ -120,7 +120,7 @@ final class RunJob {
       }
       throw new CorpusException("no results of a run in " + results);
     }
-    FileSystem files = results.getFileSystem(hadoop);
+    FileSystem files = FileSystems.of(results, hadoop);
     if (!files.exists(results)) {
       throw new CorpusException(results + " does not exist");
     }
@@ -151,7 +151,7 @@ final class RunJob {
    */
   static List<String> finished(Path folder, JsonObject facts, Configuration hadoop)
       throws IOException {
-    FileSystem files = folder.getFileSystem(hadoop);
+    FileSystem files = FileSystems.of(folder, hadoop);
     List<String> waves = new ArrayList<>();
     for (int wave = 0; wave < facts.get("waves").getAsInt(); wave++) {
       Path path = new Path(folder, WAVE + wave);
@@ -187,7 +187,7 @@ final class RunJob {
   private CorpusJobs.Ran waves(JsonObject prepared, Path folder, Models.Wanted wanted)
       throws IOException {
     long[] tokens = tokens(prepared).toArray();
-    FileSystem files = folder.getFileSystem(hadoop);
+    FileSystem files = FileSystems.of(folder, hadoop);
     ReadTask.Counts counts = new ReadTask.Counts(spark);
     double seconds = 0;
     int done = 0;
@@ -243,7 +243,7 @@ final class RunJob {
       throws IOException {
     int shards = prepared.get("shards").getAsInt();
     Path documents = new Path(what.prepared(), Prepared.DOCUMENTS);
-    FileSystem files = documents.getFileSystem(hadoop);
+    FileSystem files = FileSystems.of(documents, hadoop);
     List<String> paths = new ArrayList<>();
     for (int shard = 0; shard < shards; shard++) {
       Path path = new Path(documents, Prepared.SHARD + "=" + shard);

@@ -1,6 +1,7 @@
 package dev.loupe.spark;
 
 import com.google.gson.JsonObject;
+import com.google.gson.JsonPrimitive;
 import dev.loupe.corpus.CorpusJobs;
 import dev.loupe.corpus.CorpusReport;
 import dev.loupe.corpus.CorpusRun;
@@ -64,16 +65,23 @@ public final class SparkJobs implements CorpusJobs {
     Configuration hadoop = spark.sparkContext().hadoopConfiguration();
     Path folder = RunJob.folder(new Path(results), run, hadoop);
     JsonObject facts = Description.read(folder, hadoop).orElseThrow();
-    Map<String, String> shown = new LinkedHashMap<>();
-    facts.asMap().forEach((name, value) -> shown.put(name, value.getAsString()));
+    Map<String, Object> shown = new LinkedHashMap<>();
+    facts.asMap().forEach((name, value) -> shown.put(name, plain(value.getAsJsonPrimitive())));
     List<String> waves = RunJob.finished(folder, facts, hadoop);
-    shown.put("waves_read", "%d of %s".formatted(waves.size(), shown.get("waves")));
+    shown.put("waves_read", waves.size());
     try {
       return ReportJob.aggregate(
           spark.read().schema(Results.SCHEMA).parquet(waves.toArray(String[]::new)), shown);
     } catch (RuntimeException e) {
       throw Failures.explained(e);
     }
+  }
+
+  private static Object plain(JsonPrimitive value) {
+    if (value.isBoolean()) {
+      return value.getAsBoolean();
+    }
+    return value.isNumber() ? value.getAsNumber() : value.getAsString();
   }
 
   @Override

@@ -401,6 +401,9 @@ class CorpusTest {
     Files.writeString(one, "my lord");
     refused(
         "prepared otherwise", () -> jobs.prepare(Corpora.preparation(one, prepared), new Heard()));
+    for (String nowhere : List.of("foo://a/b", "s3a://a/b")) {
+      refused(nowhere + ": ", () -> jobs.report(nowhere, Optional.empty()));
+    }
     refused(
         "nothing that loupe corpus prepare has finished",
         () -> jobs.run(Corpora.run(odd, out), new Heard()));
@@ -435,6 +438,9 @@ class CorpusTest {
     assertThrows(
         CancellationException.class,
         () -> jobs.prepare(what, new Heard(_ -> asked.getAndSet(true))));
+    for (String nowhere : List.of("foo://a/b", "s3a://a/b")) {
+      refused(nowhere + ": ", () -> jobs.report(nowhere, Optional.empty()));
+    }
     refused(
         "nothing that loupe corpus prepare has finished",
         () -> jobs.run(Corpora.run(out, folder.resolve("none")), new Heard()));
@@ -541,7 +547,8 @@ class CorpusTest {
     assertEquals(ran.failed(), report.corpus().failedWindows());
     assertEquals(HEADS, report.heads().size());
     assertEquals(4, report.failures().size());
-    assertEquals("4 of 4", report.facts().get("waves_read"));
+    assertEquals(4, report.facts().get("waves_read"));
+    assertTrue(report.json().contains("\"waves\":4,"), report.json());
     String results = folder.resolve("results").toString();
     refused("has the runs", () -> jobs.report(results, Optional.empty()));
     refused("has the runs", () -> jobs.report(results, Optional.of("0123")));
