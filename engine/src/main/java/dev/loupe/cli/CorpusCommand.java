@@ -422,11 +422,11 @@ final class CorpusCommand {
           AtomicFile object = json == null || printed ? null : AtomicFile.create(json);
           CorpusJobs jobs = CorpusJobs.open("loupe corpus report", common.threads)) {
         CorpusReport report = jobs.report(results, Optional.ofNullable(run));
-        if (printed) {
-          terminal.print(report.json() + "\n");
-        }
         write(object, report::json);
         write(page, report::html);
+        if (printed) { // last: whoever reads it may have enough before the end
+          terminal.print(report.json() + "\n");
+        }
       }
       return 0;
     }
