@@ -547,3 +547,44 @@ extern "C" __global__ void __launch_bounds__(1024)
   }
 }
 EXPORT_KERNEL(sample_softmax_f32)
+
+// The natural log of the probability of one id of each row by the softmax of its logits. One block a row,
+// two passes over it: largest, sum. A row with NaN or +infinity gives NaN.
+// Shared memory: one float a warp. Limits: none. Gain: not yet measured.
+extern "C" __global__ void __launch_bounds__(1024)
+    sample_logprob_f32(const float* __restrict__ logits,  // [R, stride]
+                       const int* __restrict__ ids,       // [R]; negative: none
+                       float* logprobs,                   // [R]; NaN where there is no id
+                       int V, int stride) {
+  DYN_SMEM(smem);
+  float* scratch = reinterpret_cast<float*>(smem);
+  const size_t r = blockIdx.x;
+  const int id = ids[r];
+  if (id < 0) {
+    if (threadIdx.x == 0) logprobs[r] = NAN;
+    return;
+  }
+  const Row row = {logits + r * stride, nullptr, nullptr, V, 1, 1, 0};
+  float largest = -INFINITY;
+#pragma unroll 1
+  for (int i = threadIdx.x * 4; i < V; i += blockDim.x * 4) {
+    float x[4];
+    const unsigned there = four_logits(row, i, x);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      if (there >> j & 1) largest = fmaxf(largest, x[j]);
+  }
+  largest = block_max(largest, scratch);
+  float sum = 0;
+#pragma unroll 1
+  for (int i = threadIdx.x * 4; i < V; i += blockDim.x * 4) {
+    float x[4];
+    const unsigned there = four_logits(row, i, x);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+      if (there >> j & 1) sum += expf(x[j] - largest);
+  }
+  sum = block_sum(sum, scratch);
+  if (threadIdx.x == 0) logprobs[r] = (row.logits[id] - largest) - logf(sum);
+}
+EXPORT_KERNEL(sample_logprob_f32)

@@ -31,7 +31,8 @@ public final class SampleKernels {
           new Variant(
               "sample", "v1", "one block a row, radix histograms", "V up to 2^22", ELEMENTS, 75),
           new Variant("sample", "argmax", "one block a row", "", ELEMENTS, 75),
-          new Variant("sample", "softmax", "one block a row", "", ELEMENTS, 75));
+          new Variant("sample", "softmax", "one block a row", "", ELEMENTS, 75),
+          new Variant("sample", "logprob", "one block a row", "", ELEMENTS, 75));
 
   private static final int MAX_VOCABULARY = 1 << 22;
   private static final int SHARED_BYTES = 25240; // sizeof(Shared) in sample.cu
@@ -41,6 +42,7 @@ public final class SampleKernels {
   private final Launch sample;
   private final Launch argmax;
   private final Launch softmax;
+  private final Launch logprob;
 
   /**
    * Rows of logits.
@@ -134,6 +136,8 @@ public final class SampleKernels {
     softmax =
         new Launch(
             gpu.kernel("sample", "sample_softmax_f32"), POINTER, POINTER, INT, INT, FLOAT, INT);
+    logprob =
+        new Launch(gpu.kernel("sample", "sample_logprob_f32"), POINTER, POINTER, POINTER, INT, INT);
   }
 
   /**
@@ -232,6 +236,28 @@ public final class SampleKernels {
         .set(3, logits.stride())
         .set(4, temperature)
         .set(5, log ? 1 : 0)
+        .run(logits.rows(), 1, 1, n, 1, n / 32 * Float.BYTES);
+  }
+
+  /**
+   * The natural log of the probability of one id of each row by the softmax of its logits.
+   *
+   * @param ids [rows] I32, all less than V; negative: none
+   * @param logprobs [rows] F32; NaN where there is no id, and where a logit is NaN or +infinity
+   * @throws IllegalArgumentException if a buffer is too small, closed, or of another element
+   */
+  public void logprobs(Logits logits, DeviceBuffer ids, DeviceBuffer logprobs) {
+    BufferCheck check = new BufferCheck("logprobs", gpu);
+    logits.check(check, Integer.MAX_VALUE - 4096);
+    check.holds("ids", ids, Element.I32, logits.rows());
+    check.holds("logprobs", logprobs, Element.F32, logits.rows());
+    int n = logits.threads(threads);
+    logprob
+        .set(0, logits.values())
+        .set(1, ids)
+        .set(2, logprobs)
+        .set(3, logits.vocabulary())
+        .set(4, logits.stride())
         .run(logits.rows(), 1, 1, n, 1, n / 32 * Float.BYTES);
   }
 

@@ -42,6 +42,13 @@ final class SampleSelfTest {
         c.compare("id", ids, row -> choose(x, row, vocabulary, allowed, new BitSet(), greedy));
         c.compare("error", errors, row -> 0);
       }
+      case "logprob" -> {
+        int[] of = {3, -1, vocabulary - 1};
+        DeviceBuffer y = c.empty(F32, rows);
+        kernels.logprobs(logits, c.put(of), y);
+        double[] lse = logSums(x, rows, 1);
+        c.compare("log p", y, r -> of[r] < 0 ? Double.NaN : x[r * vocabulary + of[r]] - lse[r]);
+      }
       default -> {
         for (boolean log : new boolean[] {false, true}) {
           DeviceBuffer y = c.empty(F32, x.length);

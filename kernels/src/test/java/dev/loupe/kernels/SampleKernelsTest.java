@@ -260,6 +260,7 @@ class SampleKernelsTest {
           assertDraws(options, rows);
         }
         softmaxAndItsLogFollowTheDefinition(1000);
+        logprobsFollowTheDefinition(1000);
       }
     } finally {
       Emulator.forward();
@@ -509,6 +510,52 @@ class SampleKernelsTest {
     assertEquals(1, sum, 1e-5);
   }
 
+  @ParameterizedTest
+  @ValueSource(ints = {1, 7, 1000, 50257})
+  void logprobsFollowTheDefinition(int vocabulary) {
+    float[][] logits = kinds(vocabulary);
+    for (int stride : new int[] {vocabulary, Math.ceilDiv(vocabulary + 1, 4) * 4}) {
+      try (DeviceBuffer values = upload(logits, stride);
+          DeviceBuffer of = gpu.allocate(Element.I32, 5);
+          DeviceBuffer y = gpu.allocate(Element.F32, 6)) {
+        for (int first : new int[] {0, vocabulary / 2}) {
+          int[] ids = {first, vocabulary - 1, -1, 0, vocabulary - 1 - first};
+          of.upload(ids);
+          y.fill((byte) 0xff);
+          kernels.logprobs(new SampleKernels.Logits(values, 5, vocabulary, stride), of, y);
+          float[] got = new float[6];
+          y.download(got);
+          for (int r = 0; r < 5; r++) {
+            double expected = ids[r] < 0 ? Double.NaN : logSoftmax(logits[r], 1)[ids[r]];
+            double tolerance =
+                0x1p-23 * (Math.abs(expected) + 24 + Math.ceilDiv(vocabulary, 1024)); // as above
+            assertEquals(expected, got[r], ids[r] < 0 ? 0 : tolerance, "row " + r);
+          }
+          assertEquals(-1, Float.floatToRawIntBits(got[5]), "no more than the rows");
+        }
+      }
+    }
+  }
+
+  @Test
+  void logprobsOfWhatIsNotFiniteAreNan() {
+    float[][] logits = new float[5][100];
+    logits[1][99] = Float.NaN;
+    logits[2][40] = Float.POSITIVE_INFINITY;
+    logits[4][50] = Float.NEGATIVE_INFINITY;
+    try (DeviceBuffer values = upload(logits, 100);
+        DeviceBuffer of = gpu.allocate(Element.I32, 5);
+        DeviceBuffer y = gpu.allocate(Element.F32, 5)) {
+      of.upload(new int[] {0, 1, 40, 3, 50});
+      kernels.logprobs(new SampleKernels.Logits(values, 5, 100), of, y);
+      float[] got = new float[5];
+      y.download(got);
+      float even = (float) -Math.log(100);
+      assertArrayEquals(
+          new float[] {even, Float.NaN, Float.NaN, even, Float.NEGATIVE_INFINITY}, got, 1e-5f);
+    }
+  }
+
   private static double[] logSoftmax(float[] logits, double temperature) {
     double max = Double.NEGATIVE_INFINITY;
     for (float logit : logits) {
@@ -547,6 +594,9 @@ class SampleKernelsTest {
       assertRefused(
           "softmax: temperature is 0.0, not more than 0",
           () -> kernels.softmax(new SampleKernels.Logits(logits, 1, 100), logits, 0, true));
+      SampleKernels.Logits twenty = new SampleKernels.Logits(logits, 5, 20);
+      assertRefused(
+          "logprobs: ids has 4 elements, needs 5", () -> kernels.logprobs(twenty, four, logprobs));
       assertRefused(
           "argmax: ids holds F32, not I32",
           () -> kernels.argmax(new SampleKernels.Logits(logits, 1, 100), null, logprobs, four));

@@ -418,6 +418,11 @@ final class VariantRuns implements AutoCloseable {
       case "argmax" -> new Run(v, e, read, 8, () -> kernels.argmax(logits, null, ids, errors));
       case "softmax" ->
           new Run(v, e, read, y.bytes(), () -> kernels.softmax(logits, y, 0.8f, false));
+      case "logprob" -> {
+        DeviceBuffer of = ints(7);
+        DeviceBuffer logprobs = empty(Element.F32, 1);
+        yield new Run(v, e, read + 4, 4, () -> kernels.logprobs(logits, of, logprobs));
+      }
       default -> {
         SampleKernels.Chosen chosen =
             new SampleKernels.Chosen(ids, empty(Element.F32, 1), empty(Element.I32, 1), errors);

@@ -40,6 +40,8 @@ import org.apache.hadoop.io.LongWritable;
 import org.apache.hadoop.io.Text;
 import org.apache.hadoop.io.compress.CompressionCodec;
 import org.apache.hadoop.io.compress.CompressionCodecFactory;
+import org.apache.hadoop.mapreduce.Job;
+import org.apache.hadoop.mapreduce.lib.input.FileInputFormat;
 import org.apache.hadoop.mapreduce.lib.input.FileSplit;
 import org.apache.hadoop.mapreduce.lib.input.TextInputFormat;
 import org.apache.spark.api.java.JavaNewHadoopRDD;
@@ -55,7 +57,6 @@ import scala.Tuple2;
 
 /** The documents of a corpus, wherever they lie: id and text, or id and what is wrong with it. */
 final class Documents {
-  private static final String RECURSIVE = "mapreduce.input.fileinputformat.input.dir.recursive";
   private static final List<String> COMPRESSED = List.of(".gz", ".bz2", ".zst", ".lz4", ".snappy");
 
   /**
@@ -239,20 +240,17 @@ final class Documents {
 
   /** Lines that are documents, or JSON objects if a field is given. */
   private JavaRDD<Document> lines(
-      List<String> roots, @Nullable String textField, @Nullable String idField) {
+      List<String> roots, @Nullable String textField, @Nullable String idField) throws IOException {
     LongAccumulator bytes = read;
-    Configuration reading = new Configuration(hadoop);
-    reading.setBoolean(RECURSIVE, true);
+    Job job = Job.getInstance(hadoop);
+    FileInputFormat.setInputDirRecursive(job, true);
+    FileInputFormat.setInputPaths(job, what.inputs().stream().map(Path::new).toArray(Path[]::new));
     @SuppressWarnings("resource") // the session's own
     JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
     JavaNewHadoopRDD<LongWritable, Text> lines =
         (JavaNewHadoopRDD<LongWritable, Text>)
-            context.newAPIHadoopFile(
-                String.join(",", what.inputs()),
-                TextInputFormat.class,
-                LongWritable.class,
-                Text.class,
-                reading);
+            context.newAPIHadoopRDD(
+                job.getConfiguration(), TextInputFormat.class, LongWritable.class, Text.class);
     return lines.mapPartitionsWithInputSplit(
         (split, all) -> {
           String file = place(((FileSplit) split).getPath().toString(), roots);

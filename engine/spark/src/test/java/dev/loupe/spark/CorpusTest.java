@@ -316,11 +316,11 @@ class CorpusTest {
             "sub/torn.txt.gz", "it can't be decompressed"),
         prepare("texts", Format.AUTO, null, LongTexts.WINDOWS));
 
-    Path lines = folder.resolve("some.log");
+    Path lines = folder.resolve("some, more.log");
     Files.writeString(lines, "my lord\n\ngood night\n");
     assertEquals(
-        Map.of("some.log@0", "", "some.log@9", ""),
-        prepare("some.log", Format.LINES, null, LongTexts.WINDOWS));
+        Map.of("some, more.log@0", "", "some, more.log@9", ""),
+        prepare("some, more.log", Format.LINES, null, LongTexts.WINDOWS));
 
     Path table = folder.resolve("table");
     spark

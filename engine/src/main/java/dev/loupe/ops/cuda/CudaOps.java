@@ -15,6 +15,7 @@ import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
+import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.Scratch;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.ops.AttentionInput;
@@ -30,7 +31,6 @@ import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
-import dev.loupe.sampling.Distribution;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.List;
@@ -49,7 +49,8 @@ import org.jspecify.annotations.Nullable;
  * streams the weights through the GEMV kernels.
  *
  * <p>A {@link Tensor} carries a device address; what lies there is looked up by it. Operations are
- * put on the GPU's stream; only {@link #read}, which brings something to the host, waits.
+ * put on the GPU's stream; only {@link #read} and {@link #logprobs}, which bring something to the
+ * host, wait.
  */
 public final class CudaOps implements Ops {
   /** Device memory and the arena that it ends with. */
@@ -83,6 +84,9 @@ public final class CudaOps implements Ops {
   private final @Nullable CublasLinear cublas;
   private @Nullable CudaWeights loading;
   private final Scratch wideWeight; // of the widest int8 matrix so far, in what activations are
+  private final Scratch tokensOfRows; // for logprobs
+  private final Scratch logprobsOfRows;
+  private @Nullable SampleKernels sampling; // once it is asked for logprobs
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
 
   /**
@@ -120,6 +124,8 @@ public final class CudaOps implements Ops {
       gemv = new GemvKernels(gpu);
       conversion = new WeightKernels(gpu);
       wideWeight = new Scratch(gpu, activations);
+      tokensOfRows = new Scratch(gpu, Element.I32);
+      logprobsOfRows = new Scratch(gpu, Element.F32);
       cublas = cublas(gemm);
     } catch (RuntimeException e) {
       gpu.close();
@@ -445,14 +451,26 @@ public final class CudaOps implements Ops {
         throw new IllegalArgumentException("token %d of %d".formatted(id, x.cols()));
       }
     }
-    float[] row = new float[x.cols()];
+    if (ids.length == 0) {
+      return;
+    }
+    float[] found = new float[ids.length];
+    gpu.run(
+        () -> {
+          SampleKernels kernels = sampling;
+          if (kernels == null) {
+            kernels = new SampleKernels(gpu);
+            sampling = kernels;
+          }
+          DeviceBuffer tokens = tokensOfRows.atLeast(ids.length);
+          DeviceBuffer logprobs = logprobsOfRows.atLeast(ids.length);
+          tokens.upload(ids);
+          kernels.logprobs(
+              new SampleKernels.Logits(buffer(x), x.rows(), x.cols()), tokens, logprobs);
+          logprobs.download(found);
+        });
     for (int r = 0; r < ids.length; r++) {
-      if (ids[r] < 0) {
-        out[r] = Double.NaN;
-      } else {
-        read(x, r, row, row.length);
-        out[r] = new Distribution(row).logprob(ids[r]);
-      }
+      out[r] = found[r];
     }
   }
 
