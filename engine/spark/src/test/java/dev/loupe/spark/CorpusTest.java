@@ -30,6 +30,7 @@ import dev.loupe.corpus.Preparation.LongTexts;
 import dev.loupe.spark.Corpora.Heard;
 import dev.loupe.spark.Corpora.Sum;
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -37,6 +38,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
@@ -588,12 +590,18 @@ class CorpusTest {
   }
 
   @Test
-  void versionsThatAreTooOldAreRefused() {
+  void versionsThatAreTooOldAreRefused() throws IOException {
+    try (InputStream file = Submit.class.getResourceAsStream("Submit.class")) {
+      assertEquals(61, Objects.requireNonNull(file).readNBytes(8)[7], "Java 17 can load it");
+    }
     for (String java : List.of("21.0.9", "25", "25.0.2")) {
       BackendException e =
           assertThrows(
               BackendException.class,
               () -> Versions.check("executor 1", Runtime.Version.parse(java), "4.2.0"));
+      assertEquals(
+          "the driver runs on Java %s: 25.0.3 or newer is needed (JAVA_HOME)".formatted(java),
+          Submit.refusal(Runtime.Version.parse(java + "+9-LTS")));
       assertTrue(
           String.valueOf(e.getMessage()).contains("executor 1 runs on Java " + java),
           e.getMessage());
@@ -608,6 +616,9 @@ class CorpusTest {
     }
     for (String version : List.of("4.2.0", "4.10.1", "5.0.0-SNAPSHOT")) {
       Versions.check("the driver", Runtime.Version.parse("26"), version);
+    }
+    for (String java : List.of(Versions.JAVA.toString(), "26-ea+3", "27.0.1")) {
+      assertEquals("", Submit.refusal(Runtime.Version.parse(java)));
     }
   }
 }
