@@ -36,6 +36,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -260,20 +261,7 @@ class CorpusTest {
   @Test
   void otherOptionsHaveAFolderOfTheirOwn() throws Exception {
     Path results = folder.resolve("results");
-    CorpusRun plain = Corpora.run(few, results);
-    CorpusRun onlyOdds =
-        new CorpusRun(
-            plain.prepared(),
-            plain.output(),
-            plain.model(),
-            Backend.AUTO,
-            Precision.F32,
-            1,
-            64,
-            true,
-            false,
-            false,
-            0);
+    CorpusRun onlyOdds = asked(few, results, Precision.F32, 64, true, false, false, 0);
     CorpusJobs.Ran odds = jobs.run(onlyOdds, new Heard());
     assertEquals(4, odds.waves());
     assertFalse(odds.folder().equals(fewRead.folder()));
@@ -293,6 +281,56 @@ class CorpusTest {
             .where(col(Results.LOG_PROB).isNotNull())
             .count(),
         "other log-probabilities in smaller passes");
+  }
+
+  private static CorpusRun asked(
+      Path prepared,
+      Path results,
+      Precision precision,
+      int tokens,
+      boolean logprobs,
+      boolean statistics,
+      boolean valueNorms,
+      int edges) {
+    CorpusRun plain = Corpora.run(prepared, results);
+    return new CorpusRun(
+        plain.prepared(),
+        plain.output(),
+        plain.model(),
+        Backend.AUTO,
+        precision,
+        1,
+        tokens,
+        logprobs,
+        statistics,
+        valueNorms,
+        edges);
+  }
+
+  @Test
+  void aRunIsNamedByAllThatItsResultsDependOn() throws Exception {
+    Path to = folder.resolve("named");
+    Path twin = Files.createDirectories(folder.resolve("twin")); // other documents, as many
+    Files.writeString(
+        twin.resolve(Description.NAME),
+        Files.readString(few.resolve(Description.NAME)).replaceFirst("(\"id\": \")....", "$10123"));
+    List<CorpusRun> different =
+        List.of(
+            asked(few, to, Precision.F32, 64, true, true, false, 0),
+            asked(few, to, Precision.F16, 64, true, true, false, 0),
+            asked(few, to, Precision.F32, 64, false, true, false, 0),
+            asked(few, to, Precision.F32, 64, true, false, false, 0),
+            asked(few, to, Precision.F32, 64, true, true, true, 0),
+            asked(few, to, Precision.F32, 64, true, true, false, 1),
+            asked(twin, to, Precision.F32, 64, true, true, false, 0));
+    Set<String> folders = new HashSet<>();
+    for (CorpusRun run : different) {
+      folders.add(jobs.run(run, new Heard(_ -> false)).folder()); // ended at once
+    }
+    assertEquals(different.size(), folders.size(), folders::toString);
+    CorpusRun inOtherPasses = asked(few, to, Precision.F32, 1024, true, true, false, 0);
+    folders.add(jobs.run(inOtherPasses, new Heard(_ -> false)).folder());
+    assertEquals(different.size(), folders.size(), "passes change nothing");
   }
 
   @Test
@@ -323,6 +361,35 @@ class CorpusTest {
     assertEquals(
         Map.of("some, more.log@0", "", "some, more.log@9", ""),
         prepare("some, more.log", Format.LINES, null, LongTexts.WINDOWS));
+
+    List<String> objects =
+        List.of(
+            "{\"k\": {\"a\": 1}, \"body\": \"my lord\"}",
+            "{\"k\": 7, \"body\": \"good night\"}",
+            "{\"body\": \"the king\"}",
+            "{\"k\": \"x\", \"body\": 5}",
+            "[1]",
+            "{\"k\": \"y\", \"body\": \"my lord\"} {}");
+    Files.write(folder.resolve("odd.jsonl"), objects);
+    int[] starts = new int[objects.size()];
+    for (int i = 1; i < starts.length; i++) {
+      starts[i] = starts[i - 1] + objects.get(i - 1).length() + 1;
+    }
+    assertEquals(
+        Map.of(
+            "odd.jsonl@0",
+            "it has no id: no field \"k\"",
+            "7",
+            "",
+            "odd.jsonl@" + starts[2],
+            "it has no id: no field \"k\"",
+            "x",
+            "it has no text: no string in field \"body\"",
+            "odd.jsonl@" + starts[4],
+            "the line is not a JSON object",
+            "odd.jsonl@" + starts[5],
+            "the line is not a JSON object"),
+        prepare("odd.jsonl", Format.AUTO, "k", LongTexts.WINDOWS));
 
     Path table = folder.resolve("table");
     spark
@@ -409,6 +476,19 @@ class CorpusTest {
     refused(
         "nothing that loupe corpus prepare has finished",
         () -> jobs.run(Corpora.run(odd, out), new Heard()));
+    String facts = Files.readString(prepared.resolve(Description.NAME));
+    Path foreign = Files.createDirectories(folder.resolve("foreign"));
+    Files.writeString(
+        foreign.resolve(Description.NAME), facts.replace("\"context\": 256", "\"context\": 512"));
+    refused(
+        "was prepared for a context of 512, and the model reads 256",
+        () -> jobs.run(Corpora.run(foreign, out), new Heard()));
+    Files.writeString(
+        foreign.resolve(Description.NAME),
+        facts.replaceFirst("(vocabulary_sha256\": \")....", "$10123"));
+    refused(
+        "was prepared with another tokenizer",
+        () -> jobs.run(Corpora.run(foreign, out), new Heard()));
     CorpusRun missing = Corpora.run(prepared, out);
     BackendException e =
         assertThrows(
