@@ -33,7 +33,7 @@ final class FileSystems {
           "%s: what reads such addresses is not here%s"
               .formatted(
                   path,
-                  scheme.equals("s3a")
+                  "s3a".equals(scheme)
                       ? "; give spark-submit --packages org.apache.hadoop:hadoop-aws:"
                           + VersionInfo.getVersion()
                       : ": " + e.getMessage()),
