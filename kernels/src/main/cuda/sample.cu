@@ -413,22 +413,28 @@ __device__ bool scan(const Row& row, Best<float>& best, float& largest, int& all
   return block_count(wrong, s) == 0;
 }
 
+// Calls f(logit) for every logit of this thread.
+template <class F>
+__device__ __forceinline__ void each_logit(const Row& row, F f) {
+#pragma unroll 1
+  for (int id = threadIdx.x * 4; id < row.V; id += blockDim.x * 4) {
+    float x[4];
+    const unsigned there = four_logits(row, id, x);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (there >> i & 1) f(x[i]);
+  }
+}
+
 // The natural log of the probability of `id` by the softmax of all logits, and how many are larger.
 __device__ void describe(const Row& row, int id, float largest, float* logprob, int* rank, Shared& s) {
   const float own = row.logits[id];
   float sum = 0;
   int larger = 0;
-#pragma unroll 1
-  for (int i = threadIdx.x * 4; i < row.V; i += blockDim.x * 4) {
-    float x[4];
-    const unsigned there = four_logits(row, i, x);
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-      if (!(there >> j & 1)) continue;
-      sum += expf(x[j] - largest);
-      larger += x[j] > own;
-    }
-  }
+  each_logit(row, [&](float x) {
+    sum += expf(x - largest);
+    larger += x > own;
+  });
   sum = block_sum(sum, reinterpret_cast<float*>(s.part));
   larger = block_count(larger, s);
   if (threadIdx.x == 0) {
@@ -566,24 +572,10 @@ extern "C" __global__ void __launch_bounds__(1024)
   }
   const Row row = {logits + r * stride, nullptr, nullptr, V, 1, 1, 0};
   float largest = -INFINITY;
-#pragma unroll 1
-  for (int i = threadIdx.x * 4; i < V; i += blockDim.x * 4) {
-    float x[4];
-    const unsigned there = four_logits(row, i, x);
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-      if (there >> j & 1) largest = fmaxf(largest, x[j]);
-  }
+  each_logit(row, [&](float x) { largest = fmaxf(largest, x); });
   largest = block_max(largest, scratch);
   float sum = 0;
-#pragma unroll 1
-  for (int i = threadIdx.x * 4; i < V; i += blockDim.x * 4) {
-    float x[4];
-    const unsigned there = four_logits(row, i, x);
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-      if (there >> j & 1) sum += expf(x[j] - largest);
-  }
+  each_logit(row, [&](float x) { sum += expf(x - largest); });
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) logprobs[r] = (row.logits[id] - largest) - logf(sum);
 }

@@ -520,9 +520,6 @@ class CorpusTest {
     assertThrows(
         CancellationException.class,
         () -> jobs.prepare(what, new Heard(_ -> asked.getAndSet(true))));
-    for (String nowhere : List.of("foo://a/b", "s3a://a/b")) {
-      refused(nowhere + ": ", () -> jobs.report(nowhere, Optional.empty()));
-    }
     refused(
         "nothing that loupe corpus prepare has finished",
         () -> jobs.run(Corpora.run(out, folder.resolve("none")), new Heard()));
