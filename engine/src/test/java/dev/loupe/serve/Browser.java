@@ -76,10 +76,19 @@ public record Browser(ChromeDriver driver) implements AutoCloseable {
   }
 
   public Browser theme(String name) {
+    return media("", name);
+  }
+
+  /** As it would be printed by a reader with that theme. */
+  public Browser paper(String theme) {
+    return media("print", theme);
+  }
+
+  private Browser media(String medium, String theme) {
+    Map<String, String> scheme = Map.of("name", "prefers-color-scheme", "value", theme);
     Object _ =
         driver.executeCdpCommand(
-            "Emulation.setEmulatedMedia",
-            Map.of("features", List.of(Map.of("name", "prefers-color-scheme", "value", name))));
+            "Emulation.setEmulatedMedia", Map.of("media", medium, "features", List.of(scheme)));
     return this;
   }
 
@@ -177,17 +186,20 @@ public record Browser(ChromeDriver driver) implements AutoCloseable {
 
   /** Clicks the button with these words, or this label. */
   void click(String words) {
-    WebElement button =
-        driver.findElements(By.cssSelector("button, summary, a, [role=tab]")).stream()
-            .filter(WebElement::isDisplayed)
-            .filter(
-                e ->
-                    e.getText().strip().equals(words)
-                        || words.equals(e.getDomAttribute("aria-label")))
-            .findFirst()
-            .orElseThrow(() -> new AssertionError("no button " + words));
-    Object _ = driver.executeScript("arguments[0].scrollIntoView({block: 'center'})", button);
-    button.click();
+    Object button = // in the page: asking it of each button over the wire takes seconds
+        driver.executeScript(
+            """
+            const found = [...document.querySelectorAll('button, summary, a, [role=tab]')].find(e =>
+              e.checkVisibility({visibilityProperty: true})
+                && (e.innerText.trim() === arguments[0] || e.getAttribute('aria-label') === arguments[0]));
+            found?.scrollIntoView({block: 'center'});
+            return found;
+            """,
+            words);
+    if (!(button instanceof WebElement element)) {
+      throw new AssertionError("no button " + words);
+    }
+    element.click();
   }
 
   void keys(CharSequence... keys) {

@@ -4,50 +4,43 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.serve.Browser;
 import java.awt.image.BufferedImage;
-import java.io.File;
+import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
-import java.util.stream.Stream;
 import javax.imageio.ImageIO;
-import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/**
- * The page as Chromium draws it. It forbids scripts, so it is measured from outside: by a page that
- * has it in a frame.
- */
+/** The page as Chromium draws it. */
 class ReportBrowserTest {
   /** What sticks out of its window or drawing, and which texts of a drawing lie on one another. */
   private static final String MEASURE =
       """
-      const page = document.querySelector('iframe').contentDocument;
-      const bad = [];
+      const width = arguments[0], bad = [];
       const text = e => e.textContent.trim();
       const over = (a, b) =>
           Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
           Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
       let figures = 0, texts = 0;
-      const wide = page.documentElement.scrollWidth;
-      if (wide > WIDTH) bad.push('the page is ' + wide + ' pixels wide');
-      for (const svg of page.querySelectorAll('svg')) {
+      const wide = document.documentElement.scrollWidth;
+      if (wide > width) bad.push('the page is ' + wide + ' pixels wide');
+      for (const svg of document.querySelectorAll('svg')) {
         const frame = svg.getBoundingClientRect();
         if (frame.width === 0) continue; // that of other windows
         figures++;
-        if (frame.right > WIDTH) bad.push('a drawing ends at ' + frame.right);
+        if (frame.right > width) bad.push('a drawing ends at ' + frame.right);
         const upright = [];
         for (const each of svg.querySelectorAll('text')) {
           texts++;
@@ -63,77 +56,37 @@ class ReportBrowserTest {
           upright.push(each);
         }
       }
-      const style = page.defaultView.getComputedStyle(page.body);
-      const found = {bad, figures, texts, ground: style.backgroundColor, ink: style.color};
-      document.body.textContent = '{{' + encodeURIComponent(JSON.stringify(found)) + '}}';
+      const style = getComputedStyle(document.body);
+      return JSON.stringify({bad, figures, texts, ground: style.backgroundColor, ink: style.color});
       """;
 
-  @TempDir Path dir;
-  private String chromium = "";
+  @TempDir static Path dir;
+  private static Browser browser;
 
-  @BeforeEach
-  void needsChromium() throws Exception {
-    chromium =
-        Stream.of("chromium", "chromium-browser", "google-chrome")
-            .flatMap(
-                name ->
-                    Stream.of(System.getenv().getOrDefault("PATH", "").split(File.pathSeparator))
-                        .map(folder -> Path.of(folder, name)))
-            .filter(Files::isExecutable)
-            .findFirst()
-            .map(Path::toString)
-            .orElse("");
-    assumeTrue(!chromium.isEmpty(), "no chromium, chromium-browser or google-chrome on the PATH");
-    boolean draws;
-    try {
-      draws = run("--dump-dom", "about:blank").contains("<body>");
-    } catch (AssertionError | IOException e) {
-      draws = false; // a stub that tells how to install it, or no sandbox of its own
-    }
-    assumeTrue(draws, chromium + " does not start here");
+  @BeforeAll
+  static void start() {
+    browser = Browser.open(dir);
   }
 
-  private String run(String... options) throws IOException, InterruptedException {
-    List<String> command = new ArrayList<>(List.of(chromium, "--headless=new", "--no-sandbox"));
-    command.addAll(List.of("--disable-gpu", "--disable-background-networking", "--no-first-run"));
-    command.add("--user-data-dir=" + dir.resolve("profile"));
-    command.addAll(List.of(options));
-    Path out = dir.resolve("out");
-    Path errors = dir.resolve("errors");
-    Process process =
-        new ProcessBuilder(command)
-            .redirectOutput(out.toFile())
-            .redirectError(errors.toFile())
-            .start();
-    if (!process.waitFor(90, TimeUnit.SECONDS)) {
-      process.descendants().forEach(ProcessHandle::destroyForcibly);
-      process.destroyForcibly();
-      throw new IOException("Chromium took more than 90 s: " + Files.readString(errors));
+  @AfterAll
+  static void stop() {
+    if (browser != null) {
+      browser.close();
     }
-    assertEquals(0, process.exitValue(), () -> "see " + errors);
-    return Files.readString(out);
+  }
+
+  @AfterEach
+  void theConsoleIsSilent() {
+    assertEquals(List.of(), browser.complaints());
   }
 
   /** What {@link #MEASURE} finds in a window so many pixels wide. */
-  private JsonObject measure(String page, int width, String... options) throws Exception {
-    Path file = dir.resolve("frame.html");
-    Files.writeString(
-        file,
-        """
-        <!doctype html><meta charset="utf-8"><style>:root { color-scheme: light dark; }</style>
-        <body onload="measure()"><iframe style="width: %dpx; height: 800px; border: 0" srcdoc="%s"></iframe>
-        <script>function measure() { const WIDTH = %d; %s }</script>
-        """
-            .formatted(width, page.replace("&", "&amp;").replace("\"", "&quot;"), width, MEASURE));
-    List<String> all = new ArrayList<>(List.of(options));
-    all.addAll(List.of("--dump-dom", "--window-size=1200,900", file.toUri().toString()));
-    String dom = run(all.toArray(String[]::new));
-    Matcher found = Pattern.compile("\\{\\{(\\S+)}}").matcher(dom);
-    assertTrue(found.find(), dom);
-    String json =
-        java.net.URLDecoder.decode(
-            found.group(1).replace("+", "%2B"), java.nio.charset.StandardCharsets.UTF_8);
-    return JsonParser.parseString(json).getAsJsonObject();
+  private static JsonObject measure(KernelReport report, int width) throws IOException {
+    Path file = dir.resolve("page.html");
+    Files.writeString(file, report.html());
+    browser.size(width, 900).driver().get(file.toUri().toString());
+    Object found = browser.driver().executeScript(MEASURE, width);
+    return JsonParser.parseString(String.valueOf(found)).getAsJsonObject();
   }
 
   private static List<KernelReport> reports() {
@@ -153,24 +106,20 @@ class ReportBrowserTest {
 
   @ParameterizedTest
   @ValueSource(ints = {1000, 720, 400})
-  void nothingSticksOutOrLiesOnSomethingElse(int width) throws Exception {
+  void nothingSticksOutOrLiesOnSomethingElse(int width) throws IOException {
+    browser.theme("light");
     int[] figures = {4 + 1 + 1, 4 + 2 + 2, 0, 1 + 1, 20 + 2 + 1}; // ladders, speeds, rooflines
     for (int i = 0; i < figures.length; i++) {
-      assertFits(measure(reports().get(i).html(), width), figures[i]);
+      assertFits(measure(reports().get(i), width), figures[i]);
     }
   }
 
   /** A4 with margins of 14 mm is 688 pixels wide. */
   @Test
-  void onPaperToo() throws Exception {
+  void onPaperToo() throws IOException {
+    browser.paper("dark");
     for (KernelReport report : reports()) {
-      String paper =
-          report
-              .html()
-              .replaceFirst("<meta http-equiv[^>]+>", "") // as its style is another now
-              .replace("@media print", "@media all")
-              .replace("@media screen", "@media not all");
-      JsonObject found = measure(paper, 688, "--force-dark-mode");
+      JsonObject found = measure(report, 688);
       assertEquals("[]", found.get("bad").toString());
       assertEquals("rgb(255, 255, 255)", found.get("ground").getAsString());
       assertEquals("rgb(0, 0, 0)", found.get("ink").getAsString());
@@ -178,16 +127,18 @@ class ReportBrowserTest {
   }
 
   @Test
-  void isDarkWhereTheReaderIs() throws Exception {
-    String page = reports().getFirst().html();
-    JsonObject light = measure(page, 1000);
+  void isDarkWhereTheReaderIs() throws IOException {
+    KernelReport report = reports().getFirst();
+    browser.theme("light");
+    JsonObject light = measure(report, 1000);
     assertEquals("rgb(255, 255, 255)", light.get("ground").getAsString());
     assertEquals("rgb(27, 31, 38)", light.get("ink").getAsString());
-    JsonObject dark = measure(page, 1000, "--force-dark-mode");
+    BufferedImage day = picture();
+    browser.theme("dark");
+    JsonObject dark = measure(report, 1000);
     assertEquals("rgb(20, 23, 28)", dark.get("ground").getAsString());
     assertEquals("rgb(230, 232, 236)", dark.get("ink").getAsString());
-    BufferedImage day = picture(page);
-    BufferedImage night = picture(page, "--force-dark-mode");
+    BufferedImage night = picture();
     assertNotEquals(day.getRGB(2, 2), night.getRGB(2, 2));
     for (BufferedImage image : List.of(day, night)) {
       assertEquals(1000, image.getWidth());
@@ -199,15 +150,8 @@ class ReportBrowserTest {
     assertFalse(shareOf(night, bar) > 0, "other bars");
   }
 
-  private BufferedImage picture(String page, String... options) throws Exception {
-    Path file = dir.resolve("page.html");
-    Files.writeString(file, page);
-    Path png = dir.resolve("page.png");
-    List<String> all = new ArrayList<>(List.of(options));
-    all.addAll(List.of("--screenshot=" + png, "--window-size=1000,1400", "--hide-scrollbars"));
-    all.add(file.toUri().toString());
-    run(all.toArray(String[]::new));
-    return ImageIO.read(png.toFile());
+  private static BufferedImage picture() throws IOException {
+    return ImageIO.read(new ByteArrayInputStream(browser.size(1000, 1400).screenshot()));
   }
 
   private static double shareOf(BufferedImage image, int colour) {
