@@ -14,6 +14,18 @@ import java.util.BitSet;
 public final class Sampler {
   private static final int[] NONE = {};
 
+  /** {@link #largestNoise}, by the number of ones and the four bits. */
+  private static final double[] LARGEST_NOISE = new double[33 << 4];
+
+  static {
+    for (int zeros = 0; zeros <= 32; zeros++) {
+      for (int next = 0; next < 16; next++) {
+        int least = (int) ((16L + next) << 27 >>> zeros); // of ~bits
+        LARGEST_NOISE[zeros << 4 | next] = gumbel(~least);
+      }
+    }
+  }
+
   private final Sampling sampling;
   private final BitSet allowed;
   private final int[] ids;
@@ -198,7 +210,11 @@ public final class Sampler {
         Philox.block(sampling.seed(), block, position, sample, 0, noise);
         drawn = block;
       }
-      double value = scores[i] + gumbel(noise[ids[i] & 3]);
+      int bits = noise[ids[i] & 3];
+      if (scores[i] + largestNoise(bits) < highest) {
+        continue; // as nearly all: the noise itself takes two logarithms
+      }
+      double value = scores[i] + gumbel(bits);
       if (value > highest || (value == highest && ids[i] < choice)) {
         highest = value;
         choice = ids[i];
@@ -208,9 +224,19 @@ public final class Sampler {
   }
 
   /** Standard Gumbel noise from 32 random bits, u = (bits + 1/2) / 2^32. */
-  private static double gumbel(int bits) {
+  static double gumbel(int bits) {
     double u = (Integer.toUnsignedLong(bits) + 0.5) * 0x1p-32;
     return -Math.log(-Math.log(u));
+  }
+
+  /**
+   * As much noise as such bits have at most: of those that begin with as many ones, and have the
+   * same four bits behind the zero that ends these. For noise never falls as the bits rise, since
+   * {@link Math#log} does not.
+   */
+  static double largestNoise(int bits) {
+    int zeros = Integer.numberOfLeadingZeros(~bits);
+    return LARGEST_NOISE[zeros << 4 | ~bits << zeros << 1 >>> 28];
   }
 
   /** A key that sorts by falling score, then by rising id. */

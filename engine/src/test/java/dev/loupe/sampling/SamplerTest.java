@@ -188,6 +188,55 @@ class SamplerTest {
     }
   }
 
+  /** Noise is left out where it can't matter; with all of it the same token wins. */
+  @ParameterizedTest
+  @ValueSource(doubles = {0, 0.01, 0.5, 3, 30})
+  void drawsTheLargestSumOfScoreAndNoise(double spread) {
+    int n = 20_000;
+    Random random = new Random(7);
+    float[] logits = new float[n];
+    for (int i = 0; i < n; i++) {
+      logits[i] = (float) (spread * random.nextGaussian());
+    }
+    Sampler sampler = new Sampler(Sampling.seeded(3), ids(n));
+    float max = 0; // of them
+    for (float logit : logits) {
+      max = Math.max(max, logit);
+    }
+    int[] words = new int[4];
+    for (int position = 0; position < 100; position++) {
+      int winner = -1;
+      double highest = Double.NEGATIVE_INFINITY;
+      for (int id = 0; id < n; id++) {
+        Philox.block(3, id / 4, position, 1, 0, words);
+        double u = (Integer.toUnsignedLong(words[id % 4]) + 0.5) / 0x1p32;
+        double sum = logits[id] - max - Math.log(-Math.log(u));
+        if (sum > highest) {
+          highest = sum;
+          winner = id;
+        }
+      }
+      assertEquals(winner, sampler.next(logits, NONE, 1, position), "position " + position);
+    }
+  }
+
+  /** The largest noise of each bin is the noise at one of its ends, and no less elsewhere. */
+  @Test
+  void noiseIsNeverMoreThanItsBinSays() {
+    Random random = new Random(8);
+    for (int i = 0; i < 1_000_000; i++) {
+      int bits = ~(random.nextInt() >>> random.nextInt(33)); // any number of leading ones
+      double most = Sampler.largestNoise(bits);
+      double noise = Sampler.gumbel(bits);
+      assertTrue(noise <= most, () -> "%08x: %s, at most %s".formatted(bits, noise, most));
+      if (bits < 0) { // of bits that begin with a one: those that win
+        assertTrue(noise > most - 0.1, () -> "%08x: %s, at most %s".formatted(bits, noise, most));
+      }
+    }
+    assertEquals(Sampler.gumbel(-1), Sampler.largestNoise(-1));
+    assertEquals(Sampler.gumbel(Integer.MAX_VALUE), Sampler.largestNoise(Integer.MAX_VALUE));
+  }
+
   @Test
   void aDrawDependsOnSeedSampleAndPositionAlone() {
     float[] flat = new float[1000];
