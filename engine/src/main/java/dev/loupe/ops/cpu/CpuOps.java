@@ -29,6 +29,9 @@ import org.jspecify.annotations.Nullable;
 public final class CpuOps implements Ops {
   private static final Tensor NONE = new Tensor(DType.F32, 0, 0, MemorySegment.NULL);
 
+  /** Most rows that stream weights together; for more, a panel stays in the cache. */
+  static final int FEW = 7;
+
   private static final int SHORT = 4096; // elements; a loop shared out takes microseconds more
 
   private final Team team;
@@ -229,8 +232,8 @@ public final class CpuOps implements Ops {
       p.f = f;
       p.accumulate = accumulate;
       p.out = out;
-      p.each =
-          x.rows() == 1 ? Math.clamp(w.count() / (2L * team.workers()), 1, InnerLoops.STREAMS) : 1;
+      p.few = x.rows() <= FEW;
+      p.each = p.few ? Math.clamp(w.count() / (2L * team.workers()), 1, InnerLoops.STREAMS) : 1;
       team.run(Math.ceilDiv(w.count(), p.each), p);
     }
   }
@@ -243,24 +246,41 @@ public final class CpuOps implements Ops {
     private @Nullable Activation f;
     private boolean accumulate;
     private Tensor out = NONE;
+    private boolean few; // rows
     private int each; // panels of a task
 
     @Override
     public void run(int i, int worker) {
-      if (x.rows() == 1) {
+      if (few) {
         stream(i * each, Math.min(each, w.count() - i * each), scratch[worker]);
       } else {
         tiles(i, scratch[worker]);
       }
     }
 
-    /** Some panels by one row: each weight is read once, from several places at a time. */
+    /**
+     * Some panels by a few rows: each weight is read once, from several places at a time. Several
+     * rows take turns, with so many inputs as stay in the cache until all have had theirs.
+     */
     private void stream(int panel, int panels, Scratch s) {
       int first = panel * w.columns();
       int n = Math.min(panels * w.columns(), w.out() - first);
+      long row = 4L * InnerLoops.STREAMS * w.columns();
       start(first, n, s.sums);
-      s.loops.multiplyOne(x.data(), x.offset(0, 0), w, panel, panels, s.sums);
-      finish(s.sums, 0, false, 0, first, n, s.loops);
+      for (int m = 1; m < x.rows(); m++) {
+        MemorySegment.copy(s.sums, 0, s.sums, row * m, 4L * n);
+      }
+      int turn = x.rows() == 1 ? w.in() : Panels.GROUP;
+      for (int k = 0; k < w.in(); k += turn) {
+        int inputs = Math.min(turn, w.in() - k);
+        for (int m = 0; m < x.rows(); m++) {
+          s.loops.multiplyOne(
+              x.data(), x.offset(m, k), w, panel, panels, k, inputs, s.sums, row * m);
+        }
+      }
+      for (int m = 0; m < x.rows(); m++) {
+        finish(s.sums, row * m, false, m, first, n, s.loops);
+      }
     }
 
     /** A panel by many rows; it stays in the cache meanwhile. */

@@ -53,13 +53,24 @@ interface InnerLoops {
 
   /**
    * sums[j] += x[0] w[0, j] + x[1] w[1, j] + ..., in that order, for the columns of {@code panels}
-   * panels; of INT8 the sum of each group of inputs is scaled, then added.
+   * panels and some of their inputs; of INT8 the sum of each group of inputs is scaled, then added.
    *
    * @param panels at most {@value #STREAMS}
-   * @param sums [panels, tileColumns()]
+   * @param first the first input, a multiple of {@link Panels#GROUP}
+   * @param n how many inputs
+   * @param x of these inputs
+   * @param sums [panels, tileColumns()] from {@code at} on
    */
   void multiplyOne(
-      MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment sums);
+      MemorySegment x,
+      long xOffset,
+      Panels w,
+      int panel,
+      int panels,
+      int first,
+      int n,
+      MemorySegment sums,
+      long at);
 
   /**
    * tile[m, j] = start[j] + x[m, 0] w[0, j] + x[m, 1] w[1, j] + ..., in that order.

@@ -214,6 +214,11 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
     return panelBytes() * panel;
   }
 
+  /** Where the weights of input {@code k} begin in a panel. */
+  long offset(int panel, int k) {
+    return offset(panel) + (long) k * columns * type.bytes;
+  }
+
   long panelBytes() {
     return (long) in * columns * type.bytes;
   }

@@ -78,23 +78,31 @@ final class ScalarLoops implements InnerLoops {
 
   @Override
   public void multiplyOne(
-      MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment out) {
+      MemorySegment x,
+      long xOffset,
+      Panels w,
+      int panel,
+      int panels,
+      int first,
+      int n,
+      MemorySegment out,
+      long at) {
     boolean scaled = w.type() == Panels.Type.INT8;
-    int group = scaled ? Panels.GROUP : w.in();
+    int group = scaled ? Panels.GROUP : n;
     for (int p = 0; p < panels; p++) {
-      long to = 4L * p * COLUMNS;
-      for (int first = 0; first < w.in(); first += group) {
+      long to = at + 4L * p * COLUMNS;
+      for (int i = 0; i < n; i += group) {
         if (scaled) {
           Arrays.fill(sums, 0);
         } else {
           MemorySegment.copy(out, F32, to, sums, 0, COLUMNS);
         }
-        for (int k = first; k < Math.min(w.in(), first + group); k++) {
-          read(w, panel + p, k);
+        for (int k = i; k < Math.min(n, i + group); k++) {
+          read(w, panel + p, first + k);
           addWeights(x.get(F32, xOffset + 4L * k));
         }
         if (scaled) {
-          long scales = w.scaleOffset(panel + p, first / group);
+          long scales = w.scaleOffset(panel + p, (first + i) / group);
           addScaled(sums, w.scales(), scales, out, to);
         } else {
           MemorySegment.copy(sums, 0, out, F32, to, COLUMNS);

@@ -31,7 +31,7 @@ final class Scratch {
   final MemorySegment part;
 
   /**
-   * [STREAMS, tileColumns] sums of a product by one row; what those of other products start from.
+   * [FEW, STREAMS, tileColumns] sums of a product by a few rows; what those of others start from.
    */
   final MemorySegment sums;
 
@@ -69,7 +69,7 @@ final class Scratch {
     denominators = arena.allocate(LANES * Batch.BLOCK_ROWS, 64);
     spreads = arena.allocate(2 * LANES * loops.tileRows(), 64);
     zeros = arena.allocate(4L * loops.tileColumns(), 64);
-    sums = arena.allocate(4L * InnerLoops.STREAMS * loops.tileColumns(), 64);
+    sums = arena.allocate(4L * CpuOps.FEW * InnerLoops.STREAMS * loops.tileColumns(), 64);
   }
 
   /** Sum {@code i} of those whose lanes stand in {@code all}. */

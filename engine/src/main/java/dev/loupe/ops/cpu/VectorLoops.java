@@ -195,47 +195,61 @@ final class VectorLoops implements InnerLoops {
 
   @Override
   public void multiplyOne(
-      MemorySegment x, long xOffset, Panels w, int panel, int panels, MemorySegment sums) {
+      MemorySegment x,
+      long xOffset,
+      Panels w,
+      int panel,
+      int panels,
+      int first,
+      int n,
+      MemorySegment sums,
+      long at) {
     x = known(x);
     sums = known(sums);
     int p = 0;
-    if (panels == STREAMS && (w.type() != Panels.Type.F16 || scales(x, xOffset, w.in()))) {
-      multiplyFour(x, xOffset, w, panel, sums);
+    if (panels == STREAMS && (w.type() != Panels.Type.F16 || scales(x, xOffset, n))) {
+      multiplyFour(x, xOffset, w, panel, first, n, sums, at);
       p = STREAMS;
     }
     for (; p < panels; p++) {
-      multiplyPanel(x, xOffset, w, panel + p, sums, 8L * W * p);
+      multiplyPanel(x, xOffset, w, panel + p, first, n, sums, at + 8L * W * p);
     }
   }
 
   private void multiplyFour(
-      MemorySegment x, long xOffset, Panels w, int panel, MemorySegment sums) {
+      MemorySegment x,
+      long xOffset,
+      Panels w,
+      int panel,
+      int first,
+      int n,
+      MemorySegment sums,
+      long at) {
     x = known(x);
     sums = known(sums);
-    int in = w.in();
     MemorySegment data = w.data();
-    long start = w.offset(panel);
+    long start = w.offset(panel, first);
     long stride = w.panelBytes();
     switch (w.type()) {
-      case F32 -> fourF32(x, xOffset, in, data, start, stride, sums, 0);
-      case BF16 -> fourBf16(x, xOffset, in, data, start, stride, sums, 0);
+      case F32 -> fourF32(x, xOffset, n, data, start, stride, sums, at);
+      case BF16 -> fourBf16(x, xOffset, n, data, start, stride, sums, at);
       case F16 -> {
         // four at once are too much for the compiler, and two streams too few for memory: in turns
-        for (int first = 0; first < in; first += F16_TURN) {
-          int n = Math.min(F16_TURN, in - first);
-          long from = start + 4L * W * first;
-          twoF16(x, xOffset + 4L * first, n, data, from, stride, sums, 0);
-          twoF16(x, xOffset + 4L * first, n, data, from + 2 * stride, stride, sums, 16L * W);
+        for (int i = 0; i < n; i += F16_TURN) {
+          int some = Math.min(F16_TURN, n - i);
+          long from = start + 4L * W * i;
+          twoF16(x, xOffset + 4L * i, some, data, from, stride, sums, at);
+          twoF16(x, xOffset + 4L * i, some, data, from + 2 * stride, stride, sums, at + 16L * W);
         }
       }
       case INT8 -> {
-        for (int first = 0; first < in; first += Panels.GROUP) {
-          int n = Math.min(Panels.GROUP, in - first);
+        for (int i = 0; i < n; i += Panels.GROUP) {
+          int some = Math.min(Panels.GROUP, n - i);
           part.fill((byte) 0);
-          fourInt8(x, xOffset + 4L * first, n, data, start + 2L * W * first, stride, part, 0);
+          fourInt8(x, xOffset + 4L * i, some, data, start + 2L * W * i, stride, part, 0);
           for (int p = 0; p < STREAMS; p++) {
-            long scales = w.scaleOffset(panel + p, first / Panels.GROUP);
-            addScaled(part, 8L * W * p, 1, w.scales(), scales, sums, 8L * W * p, 0);
+            long scales = w.scaleOffset(panel + p, (first + i) / Panels.GROUP);
+            addScaled(part, 8L * W * p, 1, w.scales(), scales, sums, at + 8L * W * p, 0);
           }
         }
       }
@@ -268,22 +282,28 @@ final class VectorLoops implements InnerLoops {
   }
 
   private void multiplyPanel(
-      MemorySegment x, long xOffset, Panels w, int panel, MemorySegment sums, long at) {
+      MemorySegment x,
+      long xOffset,
+      Panels w,
+      int panel,
+      int first,
+      int n,
+      MemorySegment sums,
+      long at) {
     x = known(x);
     sums = known(sums);
-    int in = w.in();
     MemorySegment data = w.data();
-    long start = w.offset(panel);
+    long start = w.offset(panel, first);
     switch (w.type()) {
-      case F32 -> oneF32(x, xOffset, in, data, start, sums, at);
-      case BF16 -> oneBf16(x, xOffset, in, data, start, sums, at);
-      case F16 -> oneF16(x, xOffset, in, data, start, sums, at);
+      case F32 -> oneF32(x, xOffset, n, data, start, sums, at);
+      case BF16 -> oneBf16(x, xOffset, n, data, start, sums, at);
+      case F16 -> oneF16(x, xOffset, n, data, start, sums, at);
       case INT8 -> {
-        for (int first = 0; first < in; first += Panels.GROUP) {
-          int n = Math.min(Panels.GROUP, in - first);
+        for (int i = 0; i < n; i += Panels.GROUP) {
+          int some = Math.min(Panels.GROUP, n - i);
           part.fill((byte) 0);
-          oneInt8(x, xOffset + 4L * first, n, data, start + 2L * W * first, part, 0);
-          long scales = w.scaleOffset(panel, first / Panels.GROUP);
+          oneInt8(x, xOffset + 4L * i, some, data, start + 2L * W * i, part, 0);
+          long scales = w.scaleOffset(panel, (first + i) / Panels.GROUP);
           addScaled(part, 0, 1, w.scales(), scales, sums, at, 0);
         }
       }

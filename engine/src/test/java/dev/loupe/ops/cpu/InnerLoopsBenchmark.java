@@ -97,7 +97,7 @@ public class InnerLoopsBenchmark {
   public MemorySegment linearRow() {
     for (int panel = 0; panel < panels.count(); panel += InnerLoops.STREAMS) {
       int n = Math.min(InnerLoops.STREAMS, panels.count() - panel);
-      loops.multiplyOne(x, 0, panels, panel, n, sums);
+      loops.multiplyOne(x, 0, panels, panel, n, 0, WIDTH, sums, 0);
     }
     return sums;
   }

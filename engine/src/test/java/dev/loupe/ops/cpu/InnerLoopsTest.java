@@ -182,13 +182,17 @@ class InnerLoopsTest {
     int columns = w.columns();
     float[] result = start.clone();
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment sums = segment(arena, new float[InnerLoops.STREAMS * columns]);
+      MemorySegment sums = segment(arena, new float[(1 + InnerLoops.STREAMS) * columns]);
+      long at = 4L * columns;
+      int turn = Panels.GROUP * (w.in() > 2 * Panels.GROUP ? 2 : 1);
       for (int p = 0; p < w.count(); p += InnerLoops.STREAMS) {
         int panels = Math.min(InnerLoops.STREAMS, w.count() - p);
         int n = Math.min(panels * columns, w.out() - p * columns);
-        MemorySegment.copy(start, p * columns, sums, ScalarLoops.F32, 0, n);
-        loops.multiplyOne(x, 0, w, p, panels, sums);
-        MemorySegment.copy(sums, ScalarLoops.F32, 0, result, p * columns, n);
+        MemorySegment.copy(start, p * columns, sums, ScalarLoops.F32, at, n);
+        for (int k = 0; k < w.in(); k += turn) {
+          loops.multiplyOne(x, 4L * k, w, p, panels, k, Math.min(turn, w.in() - k), sums, at);
+        }
+        MemorySegment.copy(sums, ScalarLoops.F32, at, result, p * columns, n);
       }
     }
     return result;

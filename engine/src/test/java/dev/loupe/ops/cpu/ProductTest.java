@@ -11,6 +11,7 @@ import dev.loupe.weights.DType;
 import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -28,13 +29,30 @@ class ProductTest {
     return x;
   }
 
+  /**
+   * Those of 7 rows and of 8 go different ways; 32 outputs are less than a task of several panels.
+   */
   @ParameterizedTest
   @EnumSource
   void aRowsProductIsItsOwn(Precision precision) {
-    int in = 200;
-    int out = 300;
+    for (InnerLoops loops : loops()) {
+      for (int out : new int[] {1, 32, 300}) {
+        try (CpuOps ops = new CpuOps(2, precision, loops)) {
+          rowsAreTheirOwn(ops, 200, out);
+        }
+      }
+    }
+  }
+
+  private static List<InnerLoops> loops() {
+    List<InnerLoops> all = new ArrayList<>(InnerLoopsTest.vectors());
+    all.add(new ScalarLoops());
+    return all;
+  }
+
+  private void rowsAreTheirOwn(CpuOps ops, int in, int out) {
+    int most = 2 * CpuOps.FEW + 5;
     try (Arena shared = Arena.ofShared();
-        CpuOps ops = new CpuOps(2, precision, 0);
         TensorArena arena = ops.arena()) {
       MemorySegment values = shared.allocate(4L * in * out, 4);
       for (long i = 0; i < values.byteSize(); i += 4) {
@@ -43,21 +61,26 @@ class ProductTest {
       StoredTensor stored =
           new StoredTensor("w", DType.F32, List.of((long) in, (long) out), values);
       Linear w = new Linear(arena.weight(stored), random(arena, 1, out));
-      Tensor x = random(arena, 23, in);
-      Tensor all = arena.allocate(23, out);
-      Tensor one = arena.allocate(1, out);
-      ops.linear(x, w, Activation.GELU_NEW, all);
-      for (int r = 0; r < 23; r++) {
-        ops.linear(x.rows(r, 1), w, Activation.GELU_NEW, one);
-        assertEquals(-1, one.data().mismatch(all.rows(r, 1).data()), "row " + r);
+      Tensor x = random(arena, most, in);
+      x.data()
+          .setAtIndex(ScalarLoops.F32, 2L * in + 70, 1e6f); // too large for tricks with exponents
+      Tensor before = random(arena, most, out);
+      Tensor alone = arena.allocate(most, out);
+      Tensor added = arena.allocate(most, out);
+      ops.copy(before, added);
+      for (int r = 0; r < most; r++) {
+        ops.linear(x.rows(r, 1), w, Activation.GELU_NEW, alone.rows(r, 1));
+        ops.linearResidual(x.rows(r, 1), w, added.rows(r, 1));
       }
-      Tensor sum = random(arena, 23, out);
-      for (int r = 0; r < 23; r++) {
-        ops.copy(sum.rows(r, 1), one);
-        ops.linearResidual(x.rows(r, 1), w, one);
-        Tensor row = sum.rows(r, 1);
-        ops.linearResidual(x.rows(r, 1), w, row);
-        assertEquals(-1, one.data().mismatch(row.data()), "row " + r);
+      Tensor some = arena.allocate(most, out);
+      for (int rows : new int[] {2, 3, 4, CpuOps.FEW, CpuOps.FEW + 1, most}) {
+        String what = "%s, %d outputs, %d rows".formatted(ops.device(), out, rows);
+        Tensor together = some.rows(0, rows);
+        ops.linear(x.rows(0, rows), w, Activation.GELU_NEW, together);
+        assertEquals(-1, alone.rows(0, rows).data().mismatch(together.data()), what);
+        ops.copy(before.rows(0, rows), together);
+        ops.linearResidual(x.rows(0, rows), w, together);
+        assertEquals(-1, added.rows(0, rows).data().mismatch(together.data()), what);
       }
     }
   }
