@@ -27,7 +27,7 @@ public final class Sampler {
   }
 
   private final Sampling sampling;
-  private final BitSet allowed;
+  private final int[] allowed; // ascending
   private final int[] ids;
   private final float[] scores;
   private final float[] ordered;
@@ -41,8 +41,8 @@ public final class Sampler {
    */
   public Sampler(Sampling sampling, BitSet allowed) {
     this.sampling = sampling;
-    this.allowed = allowed;
-    int n = allowed.cardinality();
+    this.allowed = allowed.stream().toArray();
+    int n = this.allowed.length;
     ids = new int[n];
     scores = new float[n];
     ordered = new float[n];
@@ -77,9 +77,10 @@ public final class Sampler {
     float penalty = (float) sampling.repetitionPenalty();
     float presence = (float) sampling.presencePenalty();
     float frequency = (float) sampling.frequencyPenalty();
-    for (int id = allowed.nextSetBit(0);
-        id >= 0 && id < logits.length;
-        id = allowed.nextSetBit(id + 1)) {
+    for (int id : allowed) {
+      if (id >= logits.length) {
+        break;
+      }
       float score = logits[id];
       if (penalty != 1 && seen.get(id)) {
         score = score < 0 ? score * penalty : score / penalty;
