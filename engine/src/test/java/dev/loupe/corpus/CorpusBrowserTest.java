@@ -12,8 +12,8 @@ import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Objects;
-import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.AutoClose;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -30,18 +30,11 @@ class CorpusBrowserTest {
   private static final CorpusReport REPORT = Reports.of(4, 5, HeadScore.values());
 
   @TempDir static Path dir;
-  private static Browser browser;
+  @AutoClose private static Browser browser;
 
   @BeforeAll
   static void start() {
     browser = Browser.open(dir);
-  }
-
-  @AfterAll
-  static void stop() {
-    if (browser != null) {
-      browser.close();
-    }
   }
 
   @BeforeEach

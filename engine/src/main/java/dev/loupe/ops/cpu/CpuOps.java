@@ -29,7 +29,7 @@ import org.jspecify.annotations.Nullable;
 public final class CpuOps implements Ops {
   private static final Tensor NONE = new Tensor(DType.F32, 0, 0, MemorySegment.NULL);
 
-  /** Most rows that stream weights together; for more, a panel stays in the cache. */
+  /** Most rows that stream weights together: eight fill a tile, which then takes less time. */
   static final int FEW = 7;
 
   private static final int SHORT = 4096; // elements; a loop shared out takes microseconds more
@@ -246,7 +246,7 @@ public final class CpuOps implements Ops {
     private @Nullable Activation f;
     private boolean accumulate;
     private Tensor out = NONE;
-    private boolean few; // rows
+    private boolean few; // rows, which stream weights
     private int each; // panels of a task
 
     @Override

@@ -55,10 +55,10 @@ interface InnerLoops {
    * sums[j] += x[0] w[0, j] + x[1] w[1, j] + ..., in that order, for the columns of {@code panels}
    * panels and some of their inputs; of INT8 the sum of each group of inputs is scaled, then added.
    *
+   * @param x [n] of these inputs, from {@code xOffset} on
    * @param panels at most {@value #STREAMS}
    * @param first the first input, a multiple of {@link Panels#GROUP}
    * @param n how many inputs
-   * @param x of these inputs
    * @param sums [panels, tileColumns()] from {@code at} on
    */
   void multiplyOne(
