@@ -12,6 +12,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.function.Supplier;
 import jcuda.driver.CUcontext;
@@ -66,6 +67,7 @@ public final class Gpu implements AutoCloseable {
   private @Nullable Launch last;
   private @Nullable List<LaunchResources> watched; // launches, while somebody wants to know
   private volatile boolean closed;
+  private volatile KernelChoice choice = KernelChoice.UNTRIED;
 
   /** JCuda's handle, which tells its address for calls that JCuda lacks. */
   static final class Stream extends CUstream {
@@ -346,6 +348,33 @@ public final class Gpu implements AutoCloseable {
           }
           return known;
         });
+  }
+
+  /** Lets {@code choice} decide from now on which variants serve. */
+  public void use(KernelChoice choice) {
+    this.choice = choice;
+  }
+
+  /**
+   * The variant to run, as {@link KernelChoice#of} has it; empty if none of the candidates computes
+   * rightly on this card.
+   */
+  public Optional<Variant> find(List<Variant> candidates, Element element, int rows) {
+    return choice.of(candidates, element, rows);
+  }
+
+  /**
+   * Likewise, where nothing can take the kernels' place.
+   *
+   * @throws GpuException if none of the candidates computes rightly on this card
+   */
+  public Variant choose(List<Variant> candidates, Element element, int rows) {
+    return find(candidates, element, rows)
+        .orElseThrow(
+            () ->
+                new GpuException(
+                    "no kernel of %s in %s computes rightly on %s"
+                        .formatted(candidates.getFirst().family(), element.suffix(), name)));
   }
 
   /** Names of the kernels that were asked for so far. */

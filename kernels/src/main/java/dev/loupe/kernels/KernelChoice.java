@@ -1,0 +1,22 @@
+package dev.loupe.kernels;
+
+import java.util.List;
+import java.util.Optional;
+
+/** Which variant of a kernel family serves on a card. Families ask it at every choice they have. */
+@FunctionalInterface
+public interface KernelChoice {
+  /** Trusts every variant and takes the first, as long as nothing is known of the card. */
+  KernelChoice UNTRIED = (candidates, element, rows) -> Optional.of(candidates.getFirst());
+
+  /**
+   * The variant to run.
+   *
+   * @param candidates variants of one family that take the shape and run on the card, the one that
+   *     should be fastest by design first; not empty
+   * @param element of the kernel, as in {@link Variant#kernel}
+   * @param rows of the call
+   * @return one of the candidates; empty if none of them computes rightly on this card
+   */
+  Optional<Variant> of(List<Variant> candidates, Element element, int rows);
+}
