@@ -1,5 +1,6 @@
 # results.md from the lines of JSON that the benchmarks print, for gpu-verify; all of them are flat but for the
-# medians and ranges. Loupe's lines of whole models are compared with PyTorch's of the same run.
+# medians and ranges. Loupe's lines of whole models are compared with PyTorch's of the same run. With -v brief=1
+# only what fits a screen: the texts compared, whole models without maps, and the fastest variant of each kernel.
 
 function text(name) { return match($0, "\"" name "\": \"[^\"]*\"") ? substr($0, RSTART + length(name) + 5, RLENGTH - length(name) - 6) : "" }
 function number(name) { return match($0, "\"" name "\": [0-9.e+-]+") ? substr($0, RSTART + length(name) + 4) + 0 : 0 }
@@ -31,10 +32,18 @@ function heading(s) { printf "\n## %s\n\n", s }
   if (text("versions") != "") versions = text("versions")
   if (number("graph_skips") > 0) skipped = 1
 }
+/^[{]"ids"/ { ids[++texts] = sprintf("%s: %s", text("ids"), text("found")) }
 /^[{]"ceiling": "copy"/ { copy = median("GB_per_s") }
 /^[{]"ceiling": "f16 product"/ { product = median("TFLOP_per_s"); product_by = text("by"); product_shape = text("shape") }
 /^[{]"kernel"/ {
   gb = 1e-3 * number("bytes") / median("us")
+  kind = text("kernel") " in " text("element") ", " text("shape")
+  if (!(kind in fastest)) kinds[++families] = kind
+  if (!(kind in fastest) || median("us") < fastest[kind]) {
+    fastest[kind] = median("us")
+    by_variant[kind] = text("variant")
+    of_copy[kind] = gb
+  }
   kernels[++k] = sprintf("| %s | %s | %s | %s | %.1f (%.1f to %.1f) | %.0f | ", text("kernel"), text("variant"),
     text("element"), text("shape"), median("us"), part("p10", "us"), part("p90", "us"), gb)
   gbs[k] = gb
@@ -60,7 +69,31 @@ function models(compared,   i, by, key, p, own) {
   }
 }
 
+function screen(   i, by, key, p) {
+  for (i = 1; i <= texts; i++) printf "  text against the CPU, %s\n", ids[i]
+  for (i = 1; i <= n; i++) {
+    by = rows[i]; key = keys[i]
+    split(key, p, SUBSEP)
+    if (p[3] != "off") continue
+    printf "  %-12s %-12s %-4s  prompt of %d: %s tokens/s, text: %s tokens/s\n", by, p[1], p[2], first,
+      cell(prefill[by, key, "first"]), cell(decode[by, key])
+  }
+  if (copy) printf "  the card copies %.0f GB/s%s\n", copy, product ? sprintf(", multiplies at %.0f TFLOP/s in f16", product) : ""
+  for (i = 1; i <= families && i <= 16; i++)
+    printf "  %-58s %-4s %8.1f us%s\n", substr(kinds[i], 1, 58), by_variant[kinds[i]], fastest[kinds[i]],
+      copy ? sprintf(", %.0f%% of copy", 100 * of_copy[kinds[i]] / copy) : ""
+  if (families > 16) printf "  and %d more kernels and shapes in results.md\n", families - 16
+}
+
 END {
+  if (brief) {
+    screen()
+    exit
+  }
+  if (texts) {
+    heading("Text against the CPU")
+    for (i = 1; i <= texts; i++) print "- " ids[i]
+  }
   if (n) {
     heading("Whole models")
     printf "Tokens a second, from the median of five runs: a prompt of %d, then %d more; a prompt of %d alone.\n\n", first, written, long

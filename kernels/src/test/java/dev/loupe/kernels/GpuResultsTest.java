@@ -20,11 +20,16 @@ class GpuResultsTest {
   @TempDir Path folder;
 
   private List<String> results(List<String> lines) throws IOException, InterruptedException {
+    return results(lines, "brief=0");
+  }
+
+  private List<String> results(List<String> lines, String setting)
+      throws IOException, InterruptedException {
     assumeTrue(Files.isDirectory(Path.of("src")), "not in a checkout");
     assumeTrue(Files.isExecutable(Path.of("/usr/bin/awk")), "no awk");
     Path in = Files.write(folder.resolve("lines"), lines);
     Process awk =
-        new ProcessBuilder("awk", "-f", SCRIPT.toString(), in.toString())
+        new ProcessBuilder("awk", "-v", setting, "-f", SCRIPT.toString(), in.toString())
             .redirectErrorStream(true)
             .start();
     String text = new String(awk.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
@@ -79,6 +84,40 @@ class GpuResultsTest {
   }
 
   /** The format of the lines is that of the benchmarks. */
+  @Test
+  void aReportOfOneScreenHasTheFastestVariants() throws Exception {
+    List<String> lines = new ArrayList<>();
+    lines.add("{\"ids\": \"f32\", \"found\": \"the same 100 tokens\"}");
+    lines.add(run("", "off", 512, 2.0, 400, 100.0));
+    lines.add(run("", "all", 512, 4.0, 400, 125.0));
+    lines.add(
+        "{\"ceiling\": \"copy\", \"shape\": \"1 GiB\", \"GB_per_s\": {\"median\": 2000, \"p10\": 1, \"p90\": 2}}");
+    for (int shape = 0; shape < 50; shape++) {
+      for (String variant : List.of("v0", "v1", "v2")) {
+        lines.add(
+            "{\"kernel\": \"gemv\", \"variant\": \"%s\", \"element\": \"i8\", \"shape\": \"%d rows\","
+                    .formatted(variant, shape)
+                + " \"bytes\": 5000000, \"us\": {\"median\": %d.000, \"p10\": 1, \"p90\": 2}}"
+                    .formatted(variant.equals("v1") ? 5 : 80));
+      }
+    }
+    List<String> report = results(lines, "brief=1");
+    assertTrue(report.contains("  text against the CPU, f32: the same 100 tokens"));
+    assertTrue(
+        report.stream()
+            .anyMatch(
+                line ->
+                    line.matches(" +Loupe +gpt2 +f16 .*: 256000 tokens/s, text: 4000 tokens/s")),
+        report::toString);
+    assertTrue(
+        report.stream()
+            .anyMatch(line -> line.matches(" +gemv in i8, 0 rows +v1 +5.0 us, 50% of copy")),
+        report::toString);
+    assertTrue(report.stream().noneMatch(line -> line.contains(" v2 ")), report::toString);
+    assertEquals("  and 34 more kernels and shapes in results.md", report.getLast());
+    assertTrue(report.size() < 24, "%d lines".formatted(report.size()));
+  }
+
   @Test
   @OnDevice(emulated = true)
   void everyLineOfTheBenchmarksHasItsRow() throws Exception {
