@@ -1,5 +1,8 @@
 // Attention of rows that each are one query of a sequence: decoding.
 //
+// v0  The formula, written down: one thread for each row, head and element of y goes over the keys twice, for the maximum and
+//     for the sums, and makes every score anew. One kernel for all elements. Limits: those of v1.
+//
 // v1  Idea: split the keys (flash-decoding, Dao et al. 2023). With one query a head there are only R H rows of work, too few for
 //     a card; so every 128 keys of a row and head are a block of their own, which leaves its unnormalised O, its maximum m and
 //     its sum l, and a second kernel joins the splits of a row. A block's four warps take 32 keys each; K and V are read once,
@@ -18,6 +21,44 @@ constexpr int SPLIT = 128, WARPS = SPLIT / 32;
 __device__ __forceinline__ bool inside(int sequence, int keys, int sequences, int capacity, int splits) {
   return sequence >= 0 && sequence < sequences && keys >= 0 && keys <= capacity && (keys + SPLIT - 1) / SPLIT <= splits;
 }
+
+__device__ __forceinline__ float score(
+    const void* qkv, size_t q, int element, const void* K, size_t key, int cache_element, int D, float scale) {
+  float dot = 0.f;
+  for (int d = 0; d < D; d++) dot = fmaf(load(qkv, q + d, element), load(K, key + d, cache_element), dot);
+  return dot * scale;
+}
+
+// Grid (H, R), D threads rounded up to whole warps.
+// qkv [R, 3C] and y [R, C] of `element`; K, V [S, H, capacity, D] of `cache_element`; sequence, keys [R]; lse [R, H]
+extern "C" __global__ void __launch_bounds__(128) attention_decode_v0_any(
+    const void* __restrict__ qkv, const void* __restrict__ K, const void* __restrict__ V, const int* __restrict__ sequence,
+    const int* __restrict__ keys, void* __restrict__ y, float* __restrict__ lse, int splits, int element, int cache_element,
+    int D, int sequences, int capacity, float scale) {
+  const int h = blockIdx.x, H = gridDim.x, r = blockIdx.y, d = threadIdx.x, n = keys[r], s = sequence[r];
+  if (d >= D) return;
+  const size_t row = (size_t)r * H + h;
+  float out = NAN, log_sum = NAN;
+  if (n == 0) {
+    out = 0.f, log_sum = -INFINITY;
+  } else if (inside(s, n, sequences, capacity, splits)) {
+    const size_t q = (size_t)r * 3 * H * D + h * D, first = ((size_t)s * H + h) * capacity * D;
+    float m = -INFINITY, l = 0.f, o = 0.f;
+    for (int key = 0; key < n; key++) {
+      m = fmaxf(m, score(qkv, q, element, K, first + (size_t)key * D, cache_element, D, scale));
+    }
+    for (int key = 0; key < n; key++) {
+      const size_t at = first + (size_t)key * D;
+      const float p = expf(score(qkv, q, element, K, at, cache_element, D, scale) - m);
+      l += p;
+      o = fmaf(p, load(V, at + d, cache_element), o);
+    }
+    out = o / l, log_sum = m + logf(l);
+  }
+  store(y, row * D + d, element, out);
+  if (d == 0) lse[row] = log_sum;
+}
+EXPORT_KERNEL(attention_decode_v0_any)
 
 template <class T, int CH>
 __device__ __forceinline__ void decode_split(

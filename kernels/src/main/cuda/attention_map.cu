@@ -2,6 +2,8 @@
 //
 // The attention kernels never write P; they leave lse [R, H], and these rebuild from it what somebody asked to see.
 //
+// v0  One thread a cell: the definition, written down. One kernel for all elements.
+//     Limits: every cell reads its q and its k again.
 // v1  Idea: one warp a row and 32 keys, as in decoding: nothing shared, no barrier; for few rows.
 //     Limits: every row reads its keys again, so T rows read K T times (from the L2 cache at best).
 // v2  Idea: tiles of 64 rows x 64 keys in shared memory; K is read once per 64 rows, and rows of P leave in whole lines.
@@ -89,6 +91,33 @@ template <class T> __device__ __forceinline__ void map_rows(MAP_PARAMETERS(T)) {
     store_as(out, i + (size_t)blockIdx.z * columns, value, half);
   }
 }
+
+// Grid (ceil(columns / 128), heads, rows), 128 threads.
+extern "C" __global__ void __launch_bounds__(128) attention_map_v0_any(MAP_PARAMETERS(void), int cache_element) {
+  const int h = heads[blockIdx.y], row = first_row + blockIdx.z, key = blockIdx.x * 128 + threadIdx.x;
+  if ((int)blockIdx.z >= rows || key >= columns) return;
+  const Cell cell{scale, (flags & SCORES) != 0};
+  const int4 segment = segment_of(segments, segment_count, row);
+  const bool good = h >= 0 && h < H && inside(segment, sequences, capacity);
+  const int keys = good ? keys_of(segment, row, flags & CAUSAL) : 0;
+  float value = good ? cell.masked() : NAN;
+  if (key < keys) {
+    const size_t q = (size_t)row * 3 * H * D + h * D, k = (((size_t)segment.z * H + h) * capacity + key) * D;
+    float dot = 0.f;
+    for (int d = 0; d < D; d++) dot = fmaf(load(qkv, q + d, element), load(K, k + d, cache_element), dot);
+    value = cell.of(dot, cell.scores ? 0.f : lse[(size_t)row * H + h]);
+  }
+  size_t i = (size_t)blockIdx.y * head_stride + key;
+  if (flags & PACKED) {
+    const size_t offset = packed_offset(segments, segment_count, first_row, row);
+    if (key >= keys || offset + keys > (size_t)head_stride) return;
+    i += offset;
+  } else {
+    i += (size_t)blockIdx.z * columns;
+  }
+  store_as(out, i, value, flags & HALF);
+}
+EXPORT_KERNEL(attention_map_v0_any)
 
 // S = Q K^T of a tile by tensor cores, with barriers as score_tile has them.
 template <class T>

@@ -4,6 +4,8 @@
 //   entropy = -sum p t (nats); distance = sum p |position - key|; top k by q.k, equal ones by the lower key.
 // A warp holds a row's list of the best, rank i in lane i; a key enters it by two votes and a shift by one lane.
 //
+// v0  One thread a row and head: the definition, written down; a key is sorted into the row's list where it lies.
+//     One kernel for all elements. Limits: few threads, each with all keys of a row.
 // v1  Idea: one block a row and head, its four warps taking 32 keys in turn; for few rows.
 //     Limits: every row reads its keys again.
 // v2  Idea: 64 rows and 64 keys at a time, scores through shared memory; K is read once per 64 rows.
@@ -85,6 +87,39 @@ __device__ __forceinline__ void write_row(
     top_p[at * k + lane] = filled ? expf(fmaf(top.score, scale, -lse)) : good ? 0.f : NAN;
   }
 }
+
+// Grid (ceil(rows / 128), heads), 128 threads.
+extern "C" __global__ void __launch_bounds__(128) attention_stats_v0_any(STATS_PARAMETERS(void), int cache_element) {
+  const int h = heads[blockIdx.y], i = blockIdx.x * 128 + threadIdx.x, row = first_row + i;
+  if (i >= rows) return;
+  const int4 segment = segment_of(segments, segment_count, row);
+  const bool good = h >= 0 && h < H && inside(segment, sequences, capacity);
+  const int keys = good ? keys_of(segment, row, flags & CAUSAL) : 0, position = segment.w + row - segment.x;
+  const float log_sum = good ? lse[(size_t)row * H + h] : NAN;
+  const size_t at = (size_t)blockIdx.y * rows + i, q = (size_t)row * 3 * H * D + h * D;
+  top_keys += at * k, top_p += at * k;  // the scores of the list, until all keys were seen
+  RowSums sums{0.f, 0.f};
+  int listed = 0;
+  for (int key = 0; key < keys; key++) {
+    const size_t first = (((size_t)segment.z * H + h) * capacity + key) * D;
+    float dot = 0.f;
+    for (int d = 0; d < D; d++) dot = fmaf(load(qkv, q + d, element), load(K, first + d, cache_element), dot);
+    sums.add(dot, key, position, scale, log_sum);
+    if (dot != dot) continue;  // NaN is no largest
+    int rank = listed;
+    while (rank > 0 && top_p[rank - 1] < dot) rank--;
+    if (listed < k) listed++;
+    for (int r = listed - 1; r > rank; r--) top_p[r] = top_p[r - 1], top_keys[r] = top_keys[r - 1];
+    if (rank < k) top_p[rank] = dot, top_keys[rank] = key;
+  }
+  entropy[at] = good ? sums.entropy : NAN;
+  distance[at] = good ? sums.distance : NAN;
+  for (int r = 0; r < k; r++) {
+    top_p[r] = r < listed ? expf(fmaf(top_p[r], scale, -log_sum)) : good ? 0.f : NAN;
+    if (r >= listed) top_keys[r] = -1;
+  }
+}
+EXPORT_KERNEL(attention_stats_v0_any)
 
 template <class T, int CH>
 __device__ __forceinline__ void scan_keys(

@@ -9,7 +9,7 @@
 // ---- Elements. load/store convert one; storing rounds to nearest even.
 
 // The element of a pointer to void, where it is known at run time only; numbered as in Element.java.
-enum ElementCode { F32, F16, BF16 };
+enum ElementCode { F32, F16, BF16, I8 };
 
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
@@ -37,6 +37,19 @@ __device__ __forceinline__ float load(const E* p) {
 template <class E>
 __device__ __forceinline__ void store(E* p, float x) {
   *p = from_float<E>(x);
+}
+
+__device__ __forceinline__ float load(const void* p, size_t i, int element) {
+  switch (element) {
+    case F32:
+      return load(static_cast<const float*>(p) + i);
+    case F16:
+      return load(static_cast<const __half*>(p) + i);
+    case BF16:
+      return load(static_cast<const __nv_bfloat16*>(p) + i);
+    default:
+      return static_cast<const signed char*>(p)[i];
+  }
 }
 
 __device__ __forceinline__ void store(void* p, size_t i, int element, float x) {

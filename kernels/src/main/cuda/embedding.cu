@@ -1,12 +1,34 @@
 // Token and position embedding: x[r] = wte[ids[r]] + wpe[positions[r]].
 //
-// Kernels: embedding_v1_<tables> writes x in the tables' element, embedding_v1_<tables>_f32 in f32.
+// An id or a position that the tables lack gives a row of NaN, which no sampler lets pass: ids may have
+// come from the device, where the host cannot check them.
+//
+// Kernels: embedding_v0_any, for all elements; embedding_v1_<tables> writes x in the tables' element,
+// embedding_v1_<tables>_f32 in f32.
 #include "element.cuh"
+
+// v0. One thread an element: the definition, written down. Grid (R, ceil(C / threads)).
+// Limits: none. Gain: the yardstick; not yet measured.
+extern "C" __global__ void __launch_bounds__(256)
+    embedding_v0_any(const int* __restrict__ ids,        // [R]
+                     const int* __restrict__ positions,  // [R]
+                     const void* __restrict__ wte,       // [V, C]
+                     const void* __restrict__ wpe,       // [P, C]
+                     void* __restrict__ x,               // [R, C]
+                     int V, int P, int C, int table, int element) {
+  const size_t row = blockIdx.x;
+  const int c = blockIdx.y * blockDim.x + threadIdx.x, id = ids[row], position = positions[row];
+  if (c >= C) return;
+  float sum = NAN;
+  if (id >= 0 && id < V && position >= 0 && position < P) {
+    sum = load(wte, (size_t)id * C + c, table) + load(wpe, (size_t)position * C + c, table);
+  }
+  store(x, row * C + c, element, sum);
+}
+EXPORT_KERNEL(embedding_v0_any)
 
 // v1. One block a row; each thread adds 8 elements, 16 bytes a load, and goes on by the block's width.
 // Where C is no multiple of 8, rows don't start at multiples of 16 bytes, and elements go one by one.
-// An id or a position that the tables lack gives a row of NaN, which no sampler lets pass: ids may have
-// come from the device, where the host cannot check them.
 // Limits: none. Gain: not yet measured.
 template <class E, class X>
 __device__ __forceinline__ void embedding_v1(const int* __restrict__ ids,        // [R]

@@ -16,15 +16,37 @@
 // int8: w = scale q, one f32 scale for each group of 64 along k, the last group of a row perhaps
 // shorter. The 16 products of a lane's load are added first and scaled once. x stays f32.
 //
+// That is v1. v0 has no idea at all: one thread an output.
+//
 // Kernels: gemv_v1_<element of W>[_r<R>][_residual | _qkv], R = 2, 4, 8, and 1 without an ending; fewer
-// rows leave the last ones empty. Epilogues: epilogue.cuh.
-// Limits: rows of W are multiples of 16 bytes. Gain over linear_v3: not yet measured.
+// rows leave the last ones empty. gemv_v0_any[_residual | _qkv], for all elements. Epilogues: epilogue.cuh.
+// Limits of v1: rows of W are multiples of 16 bytes. Gain over linear_v3: not yet measured.
 #include "epilogue.cuh"
 
 constexpr int CHUNK = 512;          // elements of a unit of summation, a multiple of GROUP
 constexpr int GROUP = 64;           // int8 weights under one scale
 constexpr int STAGE_FLOATS = 8192;  // of x in shared memory at a time: 32 KB
 constexpr int GEMV_THREADS = 256, WARPS = GEMV_THREADS / 32;
+
+// v0. The definition, written down: one thread an output, which adds along k, one fma after another; a
+// weight of int8 is scaled before it is multiplied. Grid (ceil(outputs / threads), R).
+// Limits: none. Every thread reads a row of W for itself, far from those of its neighbours.
+template <class Epilogue>
+__device__ __forceinline__ void gemv_v0(
+    const float* __restrict__ x,       // [R, in]
+    const void* __restrict__ w,        // [out, in] of `weight`
+    const float* __restrict__ scales,  // [out, ceil(in / GROUP)] for int8
+    int weight, int in, const Epilogue& epilogue) {
+  const int col = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y;
+  if (col >= epilogue.outputs) return;
+  float sum[1] = {0.0f};
+  for (int k = 0; k < in; k++) {
+    float wk = load(w, (size_t)col * in + k, weight);
+    if (weight == I8) wk *= scales[(size_t)col * ((in + GROUP - 1) / GROUP) + k / GROUP];
+    sum[0] = fmaf(x[(size_t)row * in + k], wk, sum[0]);
+  }
+  epilogue.put(row, col, sum);
+}
 
 // Blocks that shall fit a multiprocessor: as many as the registers of R rows allow without spilling.
 constexpr int gemv_blocks(int r) { return r == 8 ? 2 : r == 4 ? 3 : 4; }
@@ -246,3 +268,34 @@ GEMV_ROWS(f32, float)
 GEMV_ROWS(f16, __half)
 GEMV_ROWS(bf16, __nv_bfloat16)
 GEMV_ROWS(i8, signed char)
+
+extern "C" __global__ void __launch_bounds__(GEMV_THREADS)
+    gemv_v0_any(const float* __restrict__ x, const void* __restrict__ w,
+                const float* __restrict__ scales, int weight, const float* __restrict__ bias,
+                void* __restrict__ out, int /* rows: the grid */, int in, int outputs, int element,
+                int activation) {
+  gemv_v0(x, w, scales, weight, in, Output{bias, out, outputs, element, activation});
+}
+EXPORT_KERNEL(gemv_v0_any)
+
+extern "C" __global__ void __launch_bounds__(GEMV_THREADS)
+    gemv_v0_any_residual(const float* __restrict__ x, const void* __restrict__ w,
+                         const float* __restrict__ scales, int weight,
+                         const float* __restrict__ bias, float* __restrict__ acc,
+                         int /* rows: the grid */, int in, int outputs) {
+  gemv_v0(x, w, scales, weight, in, Residual{bias, acc, outputs});
+}
+EXPORT_KERNEL(gemv_v0_any_residual)
+
+extern "C" __global__ void __launch_bounds__(GEMV_THREADS)
+    gemv_v0_any_qkv(const float* __restrict__ x, const void* __restrict__ w,
+                    const float* __restrict__ scales, int weight, const float* __restrict__ bias,
+                    void* __restrict__ qkv, int /* rows: the grid */, int in, int outputs,
+                    int element, void* __restrict__ keys, void* __restrict__ values,
+                    const int* __restrict__ sequence, const int* __restrict__ position,
+                    int sequences, int heads, int headDim, int capacity, int cacheElement) {
+  gemv_v0(x, w, scales, weight, in,
+          Qkv{bias, qkv, keys, values, sequence, position, outputs, element, sequences, heads,
+              headDim, capacity, cacheElement});
+}
+EXPORT_KERNEL(gemv_v0_any_qkv)

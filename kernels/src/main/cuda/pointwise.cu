@@ -1,13 +1,46 @@
 // What is done to each element by itself, or to two at one place: residual sums, activations, conversion.
 //
-// Each thread takes 8 elements, 16 bytes a load; the last thread takes what is left one by one. All
-// buffers start at multiples of 16 bytes. Elements are counted in 64 bits. Limits: none.
-// Gain of the wide loads: not yet measured.
+// v0 of each: one thread an element, and one kernel for all elements, pointwise_v0_<operation>_any.
+//
+// The others: each thread takes 8 elements, 16 bytes a load; the last thread takes what is left one by
+// one. All buffers start at multiples of 16 bytes.
+// Elements are counted in 64 bits. Limits: none. Gain of the wide loads: not yet measured.
 #include "element.cuh"
+
+__device__ __forceinline__ long long place() {
+  return (long long)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+    pointwise_v0_residual_any(void* __restrict__ x,        // [n], x += y
+                              const void* __restrict__ y,  // [n]
+                              long long n, int x_element, int y_element) {
+  const long long i = place();
+  if (i < n) store(x, i, x_element, load(x, i, x_element) + load(y, i, y_element));
+}
+EXPORT_KERNEL(pointwise_v0_residual_any)
+
+extern "C" __global__ void __launch_bounds__(256)
+    pointwise_v0_activate_any(const void* x,  // [n]
+                              void* y,        // [n], may be x
+                              long long n, int kind, int element) {
+  const long long i = place();
+  if (i < n) store(y, i, element, activate(kind, load(x, i, element)));
+}
+EXPORT_KERNEL(pointwise_v0_activate_any)
+
+extern "C" __global__ void __launch_bounds__(256)
+    pointwise_v0_convert_any(const void* __restrict__ x,  // [n]
+                             void* __restrict__ y,        // [n]
+                             long long n, int to, int from) {
+  const long long i = place();
+  if (i < n) store(y, i, to, load(x, i, from));
+}
+EXPORT_KERNEL(pointwise_v0_convert_any)
 
 // Number of the first element of this thread.
 __device__ __forceinline__ long long first() {
-  return 8 * ((long long)blockIdx.x * blockDim.x + threadIdx.x);
+  return 8 * place();
 }
 
 // Kernels: pointwise_residual_<element>; pointwise_residual_f32_<y> where x is f32.

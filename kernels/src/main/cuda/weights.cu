@@ -12,12 +12,23 @@
 // dequantise  W in f16, bf16 or f32 again, for kernels that read no int8. Idea: 16 bytes a store, and side
 //             by side, since a result has 2 or 4 times the bytes of what it was read from.
 //
+// v0 of each: one thread a weight, or a group; one kernel for all elements, weights_v0_<operation>_any.
+//
 // Limits: up to 2^31 - 1 weights a matrix, `in` up to 2^20. Gains: not yet measured.
 #include "element.cuh"
 
 constexpr int COLUMNS = 32, LINE = COLUMNS + 1;  // of a tile
 constexpr int GROUP = 64;                        // int8 weights under one scale
 constexpr int WARPS = 8;
+
+extern "C" __global__ void __launch_bounds__(256)
+    weights_v0_repack_any(const void* __restrict__ chunk,  // [n, outputs] of `from`
+                          void* __restrict__ w,            // [outputs, in] of `to`
+                          int first, int n, int in, int outputs, int from, int to) {
+  const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, k = i / outputs, o = i % outputs;
+  if (k < n) store(w, o * in + first + k, to, load(chunk, i, from));
+}
+EXPORT_KERNEL(weights_v0_repack_any)
 
 // tile [ROWS, LINE] = chunk[k0 .. , o0 .. ], 0 beyond the chunk. A block of 32 x WARPS threads.
 template <int ROWS, class E>
@@ -59,6 +70,44 @@ __device__ __forceinline__ signed char quantised(float w, float scale) {
   if (!(scale > 0.0f)) return 0;  // all weights are 0, too small for a scale, or not all are finite
   return (signed char)fminf(fmaxf(rintf(__fdiv_rn(w, scale)), -127.0f), 127.0f);
 }
+
+// One thread a group. The chunk holds `rows` rows of W from `firstRow` on, and of each the weights
+// first .. first + n - 1; they lie rowStride and stride apart, so this takes a table as well.
+// Signs aside, numbers are ordered as their bits are, with infinity and NaN above all others.
+extern "C" __global__ void __launch_bounds__(256)
+    weights_v0_quantise_any(const void* __restrict__ chunk,
+                            signed char* __restrict__ w,  // [outputs, in]
+                            float* __restrict__ scales,   // [outputs, ceil(in / 64)]
+                            int firstRow, int rows, int rowStride, int first, int n, int stride, int in,
+                            int element) {
+  const int groups = (n + GROUP - 1) / GROUP;
+  const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, row = i / groups;
+  if (row >= rows) return;
+  const int k0 = (int)(i % groups) * GROUP, count = min(GROUP, n - k0);
+  unsigned most = 0;
+  for (int k = k0; k < k0 + count; k++) {
+    most = max(most, magnitude(load(chunk, row * rowStride + (size_t)k * stride, element)));
+  }
+  const float scale = most < 0x7f800000u ? __fdiv_rn(__uint_as_float(most), 127.0f) : NAN;
+  for (int k = k0; k < k0 + count; k++) {
+    w[(firstRow + row) * in + first + k] =
+        quantised(load(chunk, row * rowStride + (size_t)k * stride, element), scale);
+  }
+  scales[(firstRow + row) * ((in + GROUP - 1) / GROUP) + (first + k0) / GROUP] = scale;
+}
+EXPORT_KERNEL(weights_v0_quantise_any)
+
+extern "C" __global__ void __launch_bounds__(256)
+    weights_v0_dequantise_any(const signed char* __restrict__ w,  // [outputs, in]
+                              const float* __restrict__ scales,   // [outputs, ceil(in / 64)]
+                              void* __restrict__ out,             // [outputs, in] of `element`
+                              int in, int outputs, int element) {
+  const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, row = i / in, k = i % in;
+  if (row < outputs) {
+    store(out, i, element, scales[row * ((in + GROUP - 1) / GROUP) + k / GROUP] * w[i]);
+  }
+}
+EXPORT_KERNEL(weights_v0_dequantise_any)
 
 // A warp's group of `count` weights, of which a lane has those numbered lane and lane + 32, 0 beyond the
 // last. A weight that is not finite makes the scale NaN: the host, which would refuse it, does not see it

@@ -17,16 +17,6 @@ final class AttentionArguments {
     new BufferCheck("attention", gpu).holds(what, buffer, element, atLeast);
   }
 
-  /** The element's number in kernel parameters. */
-  static int code(Element element) {
-    return switch (element) {
-      case F32 -> 0;
-      case F16 -> 1;
-      case BF16 -> 2;
-      default -> throw new IllegalArgumentException("attention takes no " + element.suffix());
-    };
-  }
-
   static void element(String what, Element element) {
     if (!FLOATS.contains(element)) {
       throw new IllegalArgumentException(

@@ -57,6 +57,8 @@ public final class AttentionKernels implements AutoCloseable {
   /** Rows of this family in the {@link KernelCatalogue}. */
   static final List<Variant> VARIANTS = List.of(V1, V2, V3, V4, V5);
 
+  private static final List<Variant> BEST_FIRST = List.of(V4, V5, V3, V2, V1);
+
   private static final int THREADS = 128;
   private static final Map<Variant, List<Integer>> WIDTHS =
       Map.of(
@@ -75,6 +77,7 @@ public final class AttentionKernels implements AutoCloseable {
   private final Element element;
   private final Map<String, Launch> launches = new HashMap<>();
   private final Scratch scratch; // version 1: [H, R, keys]
+  private final List<Variant> bestFirst; // of those that take the shape
 
   /**
    * @param shape of the keys, and of the values, of a layer
@@ -86,6 +89,7 @@ public final class AttentionKernels implements AutoCloseable {
     this.shape = shape;
     this.element = element;
     this.scratch = new Scratch(gpu, Element.F32);
+    this.bestFirst = BEST_FIRST.stream().filter(v -> reason(v).isEmpty()).toList();
   }
 
   /**
@@ -100,9 +104,15 @@ public final class AttentionKernels implements AutoCloseable {
   public record Buffers(
       DeviceBuffer qkv, DeviceBuffer k, DeviceBuffer v, DeviceBuffer y, DeviceBuffer lse) {}
 
-  /** The fastest variant by design for this shape, element and card; not yet measured. */
-  public Variant preferred() {
-    return V4.supports(element, gpu.computeCapability()) ? V4 : reason(V3).isEmpty() ? V3 : V2;
+  /**
+   * The variant for a pass: by design v4 where card and shape allow, else v3, else v2.
+   *
+   * @throws GpuException if none computes rightly on this card
+   */
+  public Variant variantFor(Segments segments) {
+    int least = segments.count() > Segments.MAX_GRID / shape.heads() ? 1 : 0; // too many for v1
+    List<Variant> candidates = bestFirst.subList(0, bestFirst.size() - least);
+    return gpu.choose(candidates, element, segments.endRow());
   }
 
   /**

@@ -5,6 +5,8 @@ import static dev.loupe.kernels.Parameter.INT;
 import static dev.loupe.kernels.Parameter.LONG;
 import static dev.loupe.kernels.Parameter.POINTER;
 
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -26,6 +28,7 @@ public final class AttentionMapKernels {
   /** Rows of the map family in the {@link KernelCatalogue}. */
   static final List<Variant> MAPS =
       List.of(
+          variant(MAP, "v0", "one thread a cell"),
           variant(MAP, "v1", "a warp for each row and 32 keys; for few rows"),
           variant(
               MAP,
@@ -36,6 +39,7 @@ public final class AttentionMapKernels {
   /** Rows of the statistics family in the {@link KernelCatalogue}. */
   static final List<Variant> STATISTICS =
       List.of(
+          variant(STATS, "v0", "one thread a row and head, one pass"),
           variant(STATS, "v1", "a block for each row and head, one pass; for few rows"),
           variant(
               STATS,
@@ -175,12 +179,15 @@ public final class AttentionMapKernels {
   }
 
   private Variant variantFor(List<Variant> family, int rows, int segments) {
-    if (rows < 16L * segments) {
-      return family.getFirst();
-    }
     Variant tensor = family.getLast();
     boolean can = activations == cache && tensor.supports(cache, gpu.computeCapability());
-    return can ? tensor : family.get(1);
+    List<Variant> candidates = new ArrayList<>(can ? family : family.subList(0, 3)).reversed();
+    if (rows < 16L * segments) {
+      Variant ofFewRows = family.get(1);
+      candidates.remove(ofFewRows);
+      candidates.addFirst(ofFewRows);
+    }
+    return gpu.choose(candidates, cache, rows);
   }
 
   /** Entries of the packed rows of positions {@code firstPosition} and on. */
@@ -225,7 +232,10 @@ public final class AttentionMapKernels {
     setRows(launch, 7, source, want, flags);
     launch.set(12, columns);
     setShape(launch, 13, source);
-    if (variant.equals(MAPS.getFirst())) {
+    if (variant.isPlain()) {
+      launch.set(17, cache.code());
+    }
+    if (variant.isPlain() || variant.equals(MAPS.get(1))) {
       launch.run(tiles(columns, 128), want.headCount(), want.rows(), 128, 1, 0);
     } else {
       int rowTiles = tiles(want.rows(), TILE) + source.segmentCount();
@@ -265,7 +275,9 @@ public final class AttentionMapKernels {
         .set(9, out.k());
     setRows(launch, 10, source, want, source.causal() ? CAUSAL : 0);
     setShape(launch, 15, source);
-    if (variant.equals(STATISTICS.getFirst())) {
+    if (variant.isPlain()) {
+      launch.set(20, cache.code()).run(tiles(want.rows(), 128), want.headCount(), 1, 128, 1, 0);
+    } else if (variant.equals(STATISTICS.get(1))) {
       launch.run(want.rows(), want.headCount(), 1, 128, 1, ROW_STATS_SHARED_BYTES);
     } else {
       int rowTiles = tiles(want.rows(), TILE) + source.segmentCount();
@@ -284,7 +296,7 @@ public final class AttentionMapKernels {
   private void setRows(Launch launch, int at, Source source, Selection want, int flags) {
     launch
         .set(at, source.segmentCount())
-        .set(at + 1, AttentionArguments.code(activations))
+        .set(at + 1, activations.code())
         .set(at + 2, flags)
         .set(at + 3, want.firstRow())
         .set(at + 4, want.rows());
@@ -310,12 +322,16 @@ public final class AttentionMapKernels {
                   family.stream().map(Variant::name).toList()));
     }
     requireSupport(variant);
-    return launches.computeIfAbsent(
-        variant,
-        v ->
-            new Launch(
-                gpu.kernel(v.family(), v.kernel(cache)),
-                v.family().equals(MAP) ? MAP_PARAMETERS : STATS_PARAMETERS));
+    return launches.computeIfAbsent(variant, this::launch);
+  }
+
+  private Launch launch(Variant v) {
+    Parameter[] usual = v.family().equals(MAP) ? MAP_PARAMETERS : STATS_PARAMETERS;
+    Parameter[] parameters = Arrays.copyOf(usual, usual.length + (v.isPlain() ? 1 : 0));
+    if (v.isPlain()) {
+      parameters[usual.length] = INT; // element of the cache
+    }
+    return new Launch(gpu.kernel(v.family(), v.kernel(cache)), parameters);
   }
 
   private void requireSupport(Variant variant) {

@@ -35,15 +35,21 @@ final class Comparison implements AutoCloseable {
     void run(Variant variant, Element element);
   }
 
-  /** Tests what the card supports of a family. */
+  /** Tests what the card supports of a family, each variant in the place of the others. */
   void each(String family, Case test) {
-    for (Variant v : KernelCatalogue.of(family)) {
-      for (Element element : Element.values()) {
-        if (v.supports(element, gpu.computeCapability())) {
-          variant = v.name() + " " + element.suffix();
-          test.run(v, element);
+    KernelChoice before = gpu.choice();
+    try {
+      for (Variant v : KernelCatalogue.of(family)) {
+        gpu.use(KernelChoice.preferring(v));
+        for (Element element : Element.values()) {
+          if (v.supports(element, gpu.computeCapability())) {
+            variant = v.name() + " " + element.suffix();
+            test.run(v, element);
+          }
         }
       }
+    } finally {
+      gpu.use(before);
     }
   }
 

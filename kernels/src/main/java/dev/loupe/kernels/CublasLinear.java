@@ -15,11 +15,20 @@ public final class CublasLinear implements AutoCloseable {
       List.of(
           new Variant(
               FAMILY,
+              "v0",
+              "what follows a product that cuBLAS made, one thread a sum",
+              "",
+              Set.of(Element.F32),
+              75),
+          new Variant(
+              FAMILY,
               "v1",
               "what follows a product that cuBLAS made, 16 bytes a load",
               "",
               Set.of(Element.F32),
               75));
+
+  private static final List<Variant> BEST_FIRST = VARIANTS.reversed();
 
   private final Gpu gpu;
   private final Cublas cublas;
@@ -39,6 +48,11 @@ public final class CublasLinear implements AutoCloseable {
     return map.weight().element() == x.element() && x.element().isFloat();
   }
 
+  /** True if what follows the product of so many rows computes rightly on this card. */
+  public boolean isUsable(int rows) {
+    return gpu.find(BEST_FIRST, Element.F32, rows).isPresent();
+  }
+
   /**
    * Prepares a call.
    *
@@ -54,20 +68,29 @@ public final class CublasLinear implements AutoCloseable {
               .formatted(check.operation(), x.element(), map.weight().element()));
     }
     LinearArguments arguments = new LinearArguments(check, map, x, epilogue);
-    Launch launch =
-        arguments.bindEpilogue(
-            gpu.kernel(FAMILY, VARIANTS.getFirst().kernel(Element.F32) + arguments.ending()));
-    long quads = Math.ceilDiv(map.outputs(), 4);
-    int maxRows = arguments.maxRows(Integer.MAX_VALUE / quads);
+    int maxRows = arguments.maxRows(Integer.MAX_VALUE / map.outputs());
+    Variant variant = gpu.choose(BEST_FIRST, Element.F32, maxRows);
+    Launch launch = epilogue(variant, arguments);
     return rows -> {
       check.size("rows", rows, 1, maxRows);
       DeviceBuffer product = sums.atLeast((long) rows * map.outputs());
       cublas.linear(x, map.weight(), product, rows, map.in(), map.outputs(), false);
-      launch
-          .set(0, product)
-          .set(3, rows)
-          .run((int) Math.ceilDiv(rows * quads, (long) THREADS), 1, 1, THREADS, 1, 0);
+      finish(variant, launch.set(0, product), rows, map.outputs());
     };
+  }
+
+  /** Of a product that is set before each run. */
+  static Launch epilogue(Variant variant, LinearArguments arguments) {
+    Gpu gpu = arguments.map().weight().gpu();
+    String name = variant.kernel(Element.F32) + arguments.ending();
+    return arguments.bindEpilogue(gpu.kernel(FAMILY, name));
+  }
+
+  /** Puts the epilogue of {@code rows} rows on the stream. */
+  static void finish(Variant variant, Launch launch, int rows, int outputs) {
+    int ofRow = variant.isPlain() ? outputs : Math.ceilDiv(outputs, 4);
+    int blocks = Math.toIntExact(Math.ceilDiv((long) rows * ofRow, (long) THREADS));
+    launch.set(3, rows).run(blocks, 1, 1, THREADS, 1, 0);
   }
 
   /** Frees the memory of products, which a later call takes anew. */

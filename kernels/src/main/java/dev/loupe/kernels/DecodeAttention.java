@@ -10,8 +10,8 @@ import java.util.List;
  * Attention for rows that each are one query of a sequence: y = softmax(scale q K^T) V per head,
  * the keys split into blocks of 128 (flash-decoding, Dao et al. 2023) and joined in order.
  *
- * <p>The bits of a row depend on its query and its keys alone: not on the other rows, how many
- * there are, or for how many keys the launch has room.
+ * <p>The bits of a row depend on its query, its keys and the variant alone: not on the other rows,
+ * how many there are, or for how many keys the launch has room.
  *
  * <p>A row of no keys is a free slot of a batch: its y is 0 and its lse -infinity. A row whose
  * sequence or number of keys lies outside the cache reads nothing, and its y and lse are NaN.
@@ -27,23 +27,73 @@ public final class DecodeAttention implements AutoCloseable {
       List.of(
           new Variant(
               FILE,
+              "v0",
+              "one thread for each row, head and element of y, over all keys twice",
+              "head size a multiple of 8 up to 128",
+              AttentionArguments.FLOATS,
+              75),
+          new Variant(
+              FILE,
               "v1",
               "split KV: a block for each row, head and 128 keys, joined in order",
               "head size a multiple of 8 up to 128",
               AttentionArguments.FLOATS,
               75));
 
+  private static final List<Variant> BEST_FIRST = VARIANTS.reversed();
   private static final int MAX_ROWS = 65535;
+
+  private static final Parameter[] PLAIN_PARAMETERS = {
+    POINTER, // qkv
+    POINTER, // K
+    POINTER, // V
+    POINTER, // sequence
+    POINTER, // keys
+    POINTER, // y
+    POINTER, // lse
+    INT, // splits
+    INT, // element of qkv and y
+    INT, // element of K and V
+    INT, // D
+    INT, // sequences
+    INT, // capacity
+    FLOAT // scale
+  };
+  private static final Parameter[] SPLIT_PARAMETERS = {
+    POINTER, // qkv
+    POINTER, // K
+    POINTER, // V
+    POINTER, // sequence
+    POINTER, // keys
+    POINTER, // partial
+    POINTER, // ml
+    INT, // element of qkv
+    INT, // D
+    INT, // sequences
+    INT, // capacity
+    FLOAT // scale
+  };
+  private static final Parameter[] COMBINE_PARAMETERS = {
+    POINTER, // partial
+    POINTER, // ml
+    POINTER, // sequence
+    POINTER, // keys
+    POINTER, // y
+    POINTER, // lse
+    INT, // splits
+    INT, // element of y
+    INT, // D
+    INT, // sequences
+    INT, // capacity
+    FLOAT // scale
+  };
 
   private final Gpu gpu;
   private final CacheShape shape;
   private final Element activations;
   private final Element cache;
   private final int maxRows;
-  private final DeviceBuffer partial; // [maxRows, H, splits, D], unnormalised
-  private final DeviceBuffer ml; // [maxRows, H, splits, 2]: maximum of q.k, sum of weights
-  private final Launch splitLaunch;
-  private final Launch combineLaunch;
+  private final Computing computing;
 
   /**
    * @param shape of the keys, and of the values, of a layer
@@ -63,45 +113,8 @@ public final class DecodeAttention implements AutoCloseable {
     this.activations = activations;
     this.cache = cache;
     this.maxRows = maxRows;
-    splitLaunch =
-        new Launch(
-            gpu.kernel(FILE, VARIANTS.getFirst().kernel(cache)),
-            POINTER, // qkv
-            POINTER, // K
-            POINTER, // V
-            POINTER, // sequence
-            POINTER, // keys
-            POINTER, // partial
-            POINTER, // ml
-            INT, // element of qkv
-            INT, // D
-            INT, // sequences
-            INT, // capacity
-            FLOAT); // scale
-    combineLaunch =
-        new Launch(
-            gpu.kernel(FILE, "attention_decode_v1_combine_f32"),
-            POINTER, // partial
-            POINTER, // ml
-            POINTER, // sequence
-            POINTER, // keys
-            POINTER, // y
-            POINTER, // lse
-            INT, // splits
-            INT, // element of y
-            INT, // D
-            INT, // sequences
-            INT, // capacity
-            FLOAT); // scale
-    long blocks =
-        Math.multiplyExact((long) maxRows * shape.heads(), (long) splits(shape.capacity()));
-    partial = gpu.allocate(Element.F32, Math.multiplyExact(blocks, shape.headSize()));
-    try {
-      ml = gpu.allocate(Element.F32, 2 * blocks);
-    } catch (GpuException e) {
-      partial.close();
-      throw e;
-    }
+    Variant variant = gpu.choose(BEST_FIRST, cache, maxRows);
+    computing = variant.isPlain() ? new Plain(variant) : new Split(variant);
   }
 
   /**
@@ -139,37 +152,113 @@ public final class DecodeAttention implements AutoCloseable {
     if (rows.rows() == 0) {
       return;
     }
-    int splits = splits(rows.maxKeys());
-    int d = shape.headSize();
-    splitLaunch
-        .set(0, rows.qkv())
-        .set(1, kv.k())
-        .set(2, kv.v())
-        .set(3, rows.sequence())
-        .set(4, rows.keys())
-        .set(5, partial)
-        .set(6, ml)
-        .set(7, AttentionArguments.code(activations))
-        .set(8, d)
-        .set(9, shape.sequences())
-        .set(10, shape.capacity())
-        .set(11, scale);
-    int warps = SPLIT / 32;
-    splitLaunch.run(splits, shape.heads(), rows.rows(), SPLIT, 1, warps * (d + 2) * Float.BYTES);
-    combineLaunch
-        .set(0, partial)
-        .set(1, ml)
-        .set(2, rows.sequence())
-        .set(3, rows.keys())
-        .set(4, y)
-        .set(5, lse)
-        .set(6, splits)
-        .set(7, AttentionArguments.code(activations))
-        .set(8, d)
-        .set(9, shape.sequences())
-        .set(10, shape.capacity())
-        .set(11, scale);
-    combineLaunch.run(shape.heads(), rows.rows(), 1, (d + 31) / 32 * 32, 1, 0);
+    computing.run(rows, kv, scale, y, lse);
+  }
+
+  /** One of the variants. */
+  private interface Computing extends AutoCloseable {
+    void run(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse);
+
+    @Override
+    void close();
+  }
+
+  private final class Plain implements Computing {
+    private final Launch launch;
+
+    Plain(Variant variant) {
+      launch = new Launch(gpu.kernel(FILE, variant.kernel(cache)), PLAIN_PARAMETERS);
+    }
+
+    @Override
+    public void run(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
+      launch
+          .set(0, rows.qkv())
+          .set(1, kv.k())
+          .set(2, kv.v())
+          .set(3, rows.sequence())
+          .set(4, rows.keys())
+          .set(5, y)
+          .set(6, lse)
+          .set(7, splits(rows.maxKeys()))
+          .set(8, activations.code())
+          .set(9, cache.code())
+          .set(10, shape.headSize())
+          .set(11, shape.sequences())
+          .set(12, shape.capacity())
+          .set(13, scale)
+          .run(shape.heads(), rows.rows(), 1, threads(), 1, 0);
+    }
+
+    @Override
+    public void close() {}
+  }
+
+  private final class Split implements Computing {
+    private final DeviceBuffer partial; // [maxRows, H, splits, D], unnormalised
+    private final DeviceBuffer ml; // [maxRows, H, splits, 2]: maximum of q.k, sum of weights
+    private final Launch split;
+    private final Launch combine;
+
+    Split(Variant variant) {
+      split = new Launch(gpu.kernel(FILE, variant.kernel(cache)), SPLIT_PARAMETERS);
+      combine = new Launch(gpu.kernel(FILE, "attention_decode_v1_combine_f32"), COMBINE_PARAMETERS);
+      long blocks =
+          Math.multiplyExact((long) maxRows * shape.heads(), (long) splits(shape.capacity()));
+      partial = gpu.allocate(Element.F32, Math.multiplyExact(blocks, shape.headSize()));
+      try {
+        ml = gpu.allocate(Element.F32, 2 * blocks);
+      } catch (GpuException e) {
+        partial.close();
+        throw e;
+      }
+    }
+
+    @Override
+    public void run(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
+      int splits = splits(rows.maxKeys());
+      int d = shape.headSize();
+      split
+          .set(0, rows.qkv())
+          .set(1, kv.k())
+          .set(2, kv.v())
+          .set(3, rows.sequence())
+          .set(4, rows.keys())
+          .set(5, partial)
+          .set(6, ml)
+          .set(7, activations.code())
+          .set(8, d)
+          .set(9, shape.sequences())
+          .set(10, shape.capacity())
+          .set(11, scale);
+      int shared = SPLIT / 32 * (d + 2) * Float.BYTES;
+      split.run(splits, shape.heads(), rows.rows(), SPLIT, 1, shared);
+      combine
+          .set(0, partial)
+          .set(1, ml)
+          .set(2, rows.sequence())
+          .set(3, rows.keys())
+          .set(4, y)
+          .set(5, lse)
+          .set(6, splits)
+          .set(7, activations.code())
+          .set(8, d)
+          .set(9, shape.sequences())
+          .set(10, shape.capacity())
+          .set(11, scale);
+      combine.run(shape.heads(), rows.rows(), 1, threads(), 1, 0);
+    }
+
+    @Override
+    public void close() {
+      partial.close();
+      ml.close();
+    }
+  }
+
+  /** One for each element of a head, in whole warps. */
+  private int threads() {
+    return Math.ceilDiv(shape.headSize(), 32) * 32;
   }
 
   private void check(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
@@ -199,7 +288,6 @@ public final class DecodeAttention implements AutoCloseable {
   /** Frees the memory for partial results. */
   @Override
   public void close() {
-    partial.close();
-    ml.close();
+    computing.close();
   }
 }

@@ -31,6 +31,17 @@ public enum Element {
     return name().toLowerCase(Locale.ROOT);
   }
 
+  /** Its number in the kernels' parameters, ElementCode in element.cuh; ids have none. */
+  int code() {
+    return switch (this) {
+      case F32 -> 0;
+      case F16 -> 1;
+      case BF16 -> 2;
+      case I8 -> 3;
+      case I32 -> throw new IllegalArgumentException("no kernel computes with " + suffix());
+    };
+  }
+
   /** True for the elements that hold real numbers. */
   boolean isFloat() {
     return this == F32 || this == F16 || this == BF16;

@@ -3,6 +3,7 @@ package dev.loupe.kernels;
 import static dev.loupe.kernels.Parameter.INT;
 import static dev.loupe.kernels.Parameter.POINTER;
 
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -14,15 +15,14 @@ import java.util.Set;
  * <p>Not for two threads at once.
  */
 public final class EmbeddingKernels {
+  private static final Set<Element> ELEMENTS = Set.of(Element.F32, Element.F16, Element.BF16);
+
   static final List<Variant> VARIANTS =
       List.of(
-          new Variant(
-              "embedding",
-              "v1",
-              "one block a row, 16 bytes a load",
-              "",
-              Set.of(Element.F32, Element.F16, Element.BF16),
-              75));
+          new Variant("embedding", "v0", "one thread an element", "", ELEMENTS, 75),
+          new Variant("embedding", "v1", "one block a row, 16 bytes a load", "", ELEMENTS, 75));
+
+  private static final List<Variant> BEST_FIRST = VARIANTS.reversed();
 
   private static final int THREADS = 128;
 
@@ -46,6 +46,7 @@ public final class EmbeddingKernels {
    * @param wpe [places, width] of wte's element
    * @param x [rows, width] F32 or wte's element; written
    * @throws IllegalArgumentException if a buffer is too small, closed, or of another element
+   * @throws GpuException if no kernel computes rightly on this card, or the launch fails
    */
   public void embed(
       DeviceBuffer ids,
@@ -68,31 +69,38 @@ public final class EmbeddingKernels {
     check.holds("wte", wte, (long) vocabulary * width);
     check.holds("wpe", wpe, table, (long) places * width);
     check.holds("x", x, (long) rows * width);
-    if (!VARIANTS.getFirst().elements().contains(table)
-        || (x.element() != Element.F32 && x.element() != table)) {
+    if (!ELEMENTS.contains(table) || (x.element() != Element.F32 && x.element() != table)) {
       throw new IllegalArgumentException(
           "embedding: no kernel from %s tables to %s".formatted(table, x.element()));
     }
-    launches
-        .computeIfAbsent(kernel(table, x.element()), this::launch)
-        .set(0, ids)
-        .set(1, positions)
-        .set(2, wte)
-        .set(3, wpe)
-        .set(4, x)
-        .set(5, vocabulary)
-        .set(6, places)
-        .set(7, width)
-        .run(rows, 1, 1, THREADS, 1, 0);
+    Variant variant = gpu.choose(BEST_FIRST, table, rows);
+    String name = variant.kernel(table);
+    if (!variant.isPlain() && table != x.element()) {
+      name += "_" + x.element().suffix();
+    }
+    Launch launch =
+        launches
+            .computeIfAbsent(name, n -> launch(n, variant.isPlain()))
+            .set(0, ids)
+            .set(1, positions)
+            .set(2, wte)
+            .set(3, wpe)
+            .set(4, x)
+            .set(5, vocabulary)
+            .set(6, places)
+            .set(7, width);
+    if (variant.isPlain()) {
+      launch.set(8, table.code()).set(9, x.element().code());
+    }
+    launch.run(rows, variant.isPlain() ? Math.ceilDiv(width, THREADS) : 1, 1, THREADS, 1, 0);
   }
 
-  private static String kernel(Element table, Element x) {
-    String name = VARIANTS.getFirst().kernel(table);
-    return table == x ? name : name + "_" + x.suffix();
-  }
-
-  private Launch launch(String name) {
-    return new Launch(
-        gpu.kernel("embedding", name), POINTER, POINTER, POINTER, POINTER, POINTER, INT, INT, INT);
+  private Launch launch(String name, boolean plain) {
+    List<Parameter> parameters =
+        new ArrayList<>(List.of(POINTER, POINTER, POINTER, POINTER, POINTER, INT, INT, INT));
+    if (plain) {
+      parameters.addAll(List.of(INT, INT)); // elements of the tables and of x
+    }
+    return new Launch(gpu.kernel("embedding", name), parameters.toArray(Parameter[]::new));
   }
 }

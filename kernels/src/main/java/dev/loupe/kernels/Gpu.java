@@ -355,6 +355,11 @@ public final class Gpu implements AutoCloseable {
     this.choice = choice;
   }
 
+  /** What decides now which variants serve. */
+  public KernelChoice choice() {
+    return choice;
+  }
+
   /**
    * The variant to run, as {@link KernelChoice#of} has it; empty if none of the candidates computes
    * rightly on this card.

@@ -9,6 +9,12 @@ public interface KernelChoice {
   /** Trusts every variant and takes the first, as long as nothing is known of the card. */
   KernelChoice UNTRIED = (candidates, element, rows) -> Optional.of(candidates.getFirst());
 
+  /** Takes {@code variant} where it is a candidate; elsewhere as {@link #UNTRIED}. */
+  static KernelChoice preferring(Variant variant) {
+    return (candidates, element, rows) ->
+        candidates.contains(variant) ? Optional.of(variant) : UNTRIED.of(candidates, element, rows);
+  }
+
   /**
    * The variant to run.
    *

@@ -30,6 +30,9 @@ public final class LayerNormKernels {
               ELEMENTS,
               75));
 
+  private static final List<Variant> BEST_FIRST = VARIANTS.reversed();
+  private static final List<Variant> OF_ANY_WIDTH = VARIANTS.subList(0, 2).reversed();
+
   private final Gpu gpu;
   private final int threads;
   private final Map<String, Launch> launches = new HashMap<>();
@@ -49,12 +52,7 @@ public final class LayerNormKernels {
     this.threads = threads;
   }
 
-  /** The variant for rows of {@code width}: v3 where it can, else v2. */
-  public Variant variantFor(int width) {
-    return VARIANTS.get(reason(VARIANTS.get(2), width).isEmpty() ? 2 : 1);
-  }
-
-  /** Normalises by {@link #variantFor}. */
+  /** Normalises by the variant that the GPU chooses: by design v3 where it can, else v2. */
   public void normalize(
       DeviceBuffer x,
       DeviceBuffer gamma,
@@ -63,7 +61,10 @@ public final class LayerNormKernels {
       int rows,
       int width,
       float eps) {
-    normalize(variantFor(width), x, gamma, beta, y, rows, width, eps);
+    List<Variant> candidates =
+        reason(VARIANTS.getLast(), width).isEmpty() ? BEST_FIRST : OF_ANY_WIDTH;
+    Variant variant = gpu.choose(candidates, x.element(), rows);
+    normalize(variant, x, gamma, beta, y, rows, width, eps);
   }
 
   /**

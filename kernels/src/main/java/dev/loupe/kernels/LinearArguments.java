@@ -4,6 +4,7 @@ import static dev.loupe.kernels.Parameter.INT;
 import static dev.loupe.kernels.Parameter.POINTER;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
@@ -97,16 +98,14 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
   }
 
   /**
-   * A launch of {@code kernel} with all parameters but the rows: x, W, scales if {@code scaled},
-   * bias, target, rows, in, outputs, then those of the epilogue.
+   * A launch of {@code kernel} with all parameters but the rows: x, W, what else the kernel is told
+   * {@code ofWeight}, bias, target, rows, in, outputs, then those of the epilogue.
    */
-  Launch bind(Kernel kernel, boolean scaled) {
+  Launch bind(Kernel kernel, @Nullable Object... ofWeight) {
     List<@Nullable Object> values = new ArrayList<>();
     values.add(x);
     values.add(map.weight());
-    if (scaled) {
-      values.add(map.scales());
-    }
+    values.addAll(Arrays.asList(ofWeight));
     values.add(map.bias());
     values.add(epilogue.target());
     values.add(0);
@@ -129,7 +128,7 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
   }
 
   private void addEpilogue(List<@Nullable Object> values) {
-    int element = code(epilogue.target().element());
+    int element = epilogue.target().element().code();
     switch (epilogue) {
       case LinearEpilogue.Output o -> values.addAll(List.of(element, o.activation().code()));
       case LinearEpilogue.Residual r -> {}
@@ -137,14 +136,16 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
         CacheShape c = a.cache();
         values.addAll(
             List.of(element, a.keys(), a.values(), a.sequence(), a.position(), c.sequences()));
-        values.addAll(List.of(c.heads(), c.headSize(), c.capacity(), code(a.keys().element())));
+        values.addAll(List.of(c.heads(), c.headSize(), c.capacity(), a.keys().element().code()));
       }
     }
   }
 
-  /** Place of the rows among the parameters that {@link #bind} gives. */
-  static int rowsAt(boolean scaled) {
-    return scaled ? 5 : 4;
+  /**
+   * Place of the rows among the parameters that {@link #bind} gives, with so many of the weight.
+   */
+  static int rowsAt(int ofWeight) {
+    return 4 + ofWeight;
   }
 
   private static Launch launch(Kernel kernel, List<@Nullable Object> values) {
@@ -161,15 +162,5 @@ record LinearArguments(BufferCheck check, LinearMap map, DeviceBuffer x, LinearE
       }
     }
     return launch;
-  }
-
-  /** ElementCode in epilogue.cuh. */
-  private static int code(Element element) {
-    return switch (element) {
-      case F32 -> 0;
-      case F16 -> 1;
-      case BF16 -> 2;
-      case I8, I32 -> throw new IllegalArgumentException(element + " is not written by a kernel");
-    };
   }
 }

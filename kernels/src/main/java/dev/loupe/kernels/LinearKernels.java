@@ -31,6 +31,9 @@ public final class LinearKernels {
               ELEMENTS,
               80));
 
+  private static final List<Variant> BEST_FIRST = VARIANTS.reversed();
+  private static final List<Variant> WITHOUT_TENSOR_CORES = VARIANTS.subList(0, 3).reversed();
+
   /** Version, rows and columns of a block's tile, its threads, its shared memory in bytes. */
   private record Tile(int rows, int cols, int threadsX, int threadsY, int sharedBytes) {
     static Tile of(Variant variant) {
@@ -53,18 +56,15 @@ public final class LinearKernels {
     this.gpu = gpu;
   }
 
-  /** The variant for a map: v4 where card and shape allow, else v3. */
-  public Variant variantFor(LinearMap map) {
-    Variant tensorCores = VARIANTS.getLast();
-    boolean fits =
-        tensorCores.supports(map.weight().element(), gpu.computeCapability())
-            && map.rowsAre16Bytes();
-    return fits ? tensorCores : VARIANTS.get(2);
-  }
-
-  /** Prepares a call of {@link #variantFor}. */
-  public LinearCall prepare(LinearMap map, DeviceBuffer x, LinearEpilogue epilogue) {
-    return prepare(variantFor(map), map, x, epilogue);
+  /**
+   * The variant for a call: by design v4 where card and shape allow, else v3.
+   *
+   * @throws GpuException if none computes rightly on this card
+   */
+  public Variant variantFor(LinearMap map, int rows) {
+    Element element = map.weight().element();
+    boolean fits = reason(VARIANTS.getLast(), element, map.in()).isEmpty();
+    return gpu.choose(fits ? BEST_FIRST : WITHOUT_TENSOR_CORES, element, rows);
   }
 
   /** Why a variant does not take a W of {@code in} columns on this card; empty if it does. */
@@ -106,15 +106,14 @@ public final class LinearKernels {
     LinearArguments arguments = new LinearArguments(check, map, x, epilogue);
     String wide = x.element() == element ? "" : "_x32";
     Launch launch =
-        arguments.bind(
-            gpu.kernel(FAMILY, variant.kernel(element) + wide + arguments.ending()), false);
+        arguments.bind(gpu.kernel(FAMILY, variant.kernel(element) + wide + arguments.ending()));
     Tile tile = Tile.of(variant);
     int columns = Math.ceilDiv(map.outputs(), tile.cols());
     int maxRows = arguments.maxRows((long) MAX_GRID_Y * tile.rows());
     return rows -> {
       check.size("rows", rows, 1, maxRows);
       launch
-          .set(LinearArguments.rowsAt(false), rows)
+          .set(LinearArguments.rowsAt(0), rows)
           .run(
               columns,
               Math.ceilDiv(rows, tile.rows()),

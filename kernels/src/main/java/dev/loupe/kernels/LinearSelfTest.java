@@ -32,27 +32,27 @@ final class LinearSelfTest {
   void gemv(Variant v, Element element) {
     GemvKernels kernels = new GemvKernels(c.gpu());
     for (int rows : new int[] {1, 2, 4, 8}) { // a kernel each
-      linear(element, F32, rows, (map, x, epilogue, sums) -> kernels.prepare(map, x, epilogue));
+      linear(element, F32, rows, (map, x, epilogue, sums) -> kernels.prepare(v, map, x, epilogue));
     }
   }
 
   /** As after a product by cuBLAS. */
   void epilogue(Variant v, Element element) {
-    linear(element, element, 9, this::epilogueAlone);
+    linear(
+        element, element, 9, (map, x, epilogue, sums) -> epilogueAlone(v, map, x, epilogue, sums));
   }
 
   private LinearCall epilogueAlone(
-      LinearMap map, DeviceBuffer x, LinearEpilogue epilogue, double[] sums) {
+      Variant v, LinearMap map, DeviceBuffer x, LinearEpilogue epilogue, double[] sums) {
     LinearArguments arguments =
         new LinearArguments(new BufferCheck("epilogue", c.gpu()), map, x, epilogue);
-    Launch launch =
-        arguments.bindEpilogue(c.gpu().kernel("epilogue", "epilogue_v1_f32" + arguments.ending()));
+    Launch launch = CublasLinear.epilogue(v, arguments);
     float[] product = new float[sums.length];
     for (int i = 0; i < sums.length; i++) {
       product[i] = (float) sums[i];
     }
     launch.set(0, c.put(F32, product));
-    return rows -> launch.set(3, rows).run(Math.ceilDiv(product.length, 1024), 1, 1, 256, 1, 0);
+    return rows -> CublasLinear.finish(v, launch, rows, map.outputs());
   }
 
   /** All three epilogues of x . W^T + b with x [rows, 80] and 96 outputs. */

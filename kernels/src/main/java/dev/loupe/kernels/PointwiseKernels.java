@@ -15,17 +15,32 @@ import java.util.Set;
  * <p>Not for two threads at once.
  */
 public final class PointwiseKernels {
+  private static final String FAMILY = "pointwise";
   private static final Set<Element> ELEMENTS = Set.of(Element.F32, Element.F16, Element.BF16);
 
-  static final List<Variant> VARIANTS =
+  /** Ways to add a residual, the best first. */
+  static final List<Variant> RESIDUAL =
       List.of(
-          new Variant("pointwise", "residual", "x += y, 16 bytes a load", "", ELEMENTS, 75),
-          new Variant("pointwise", "activate", "y = f(x), 16 bytes a load", "", ELEMENTS, 75),
-          new Variant("pointwise", "convert", "y = x, 16 bytes a load", "", ELEMENTS, 75));
+          row("residual", "x += y, 16 bytes a load"),
+          row("v0_residual", "x += y, one thread an element"));
+
+  /** Ways to take an activation, likewise. */
+  static final List<Variant> ACTIVATE =
+      List.of(
+          row("activate", "y = f(x), 16 bytes a load"),
+          row("v0_activate", "y = f(x), one thread an element"));
+
+  /** Ways to convert, likewise. */
+  static final List<Variant> CONVERT =
+      List.of(
+          row("convert", "y = x, 16 bytes a load"),
+          row("v0_convert", "y = x, one thread an element"));
+
+  static final List<Variant> VARIANTS = Variant.plainestFirst(List.of(RESIDUAL, ACTIVATE, CONVERT));
 
   private static final int THREADS = 256;
-  private static final int PER_THREAD = 8;
-  private static final long MOST = (long) Integer.MAX_VALUE * THREADS * PER_THREAD;
+  private static final int PER_THREAD = 8; // but of the plain ones
+  private static final long MOST = (long) Integer.MAX_VALUE * THREADS;
 
   private final Gpu gpu;
   private final int threads;
@@ -46,6 +61,10 @@ public final class PointwiseKernels {
     this.threads = threads;
   }
 
+  private static Variant row(String name, String idea) {
+    return new Variant(FAMILY, name, idea, "", ELEMENTS, 75);
+  }
+
   /**
    * x += y.
    *
@@ -62,16 +81,15 @@ public final class PointwiseKernels {
     if (x.address() == y.address()) {
       throw new IllegalArgumentException("residual: x and y are one buffer");
     }
-    String name = VARIANTS.get(0).kernel(x.element());
-    run(
-        launches
-            .computeIfAbsent(
-                x.element() == y.element() ? name : name + "_" + y.element().suffix(),
-                k -> new Launch(gpu.kernel("pointwise", k), POINTER, POINTER, LONG))
-            .set(0, x)
-            .set(1, y)
-            .set(2, n),
-        n);
+    Variant variant = choose(RESIDUAL, x, n);
+    String name = variant.kernel(x.element());
+    if (variant.isPlain()) {
+      Launch launch = launch(name, POINTER, POINTER, LONG, INT, INT);
+      run(variant, launch.set(3, x.element().code()).set(4, y.element().code()), x, y, n);
+      return;
+    }
+    name = x.element() == y.element() ? name : name + "_" + y.element().suffix();
+    run(variant, launch(name, POINTER, POINTER, LONG), x, y, n);
   }
 
   /**
@@ -87,16 +105,7 @@ public final class PointwiseKernels {
       throw new IllegalArgumentException(
           "activation: no kernel from %s to %s".formatted(x.element(), y.element()));
     }
-    run(
-        launches
-            .computeIfAbsent(
-                VARIANTS.get(1).kernel(x.element()),
-                k -> new Launch(gpu.kernel("pointwise", k), POINTER, POINTER, LONG, INT))
-            .set(0, x)
-            .set(1, y)
-            .set(2, n)
-            .set(3, activation.code()),
-        n);
+    run(choose(ACTIVATE, x, n), activation.code(), x, y, n);
   }
 
   /**
@@ -111,26 +120,7 @@ public final class PointwiseKernels {
     if (x.address() == y.address()) {
       throw new IllegalArgumentException("conversion: x and y are one buffer");
     }
-    run(
-        launches
-            .computeIfAbsent(
-                VARIANTS.get(2).kernel(x.element()),
-                k -> new Launch(gpu.kernel("pointwise", k), POINTER, POINTER, LONG, INT))
-            .set(0, x)
-            .set(1, y)
-            .set(2, n)
-            .set(3, code(y.element())),
-        n);
-  }
-
-  /** Number of an element that pointwise_convert writes. */
-  private static int code(Element to) {
-    return switch (to) {
-      case F32 -> 0;
-      case F16 -> 1;
-      case BF16 -> 2;
-      case I8, I32 -> throw new IllegalArgumentException("conversion: no kernel to " + to);
-    };
+    run(choose(CONVERT, x, n), y.element().code(), x, y, n);
   }
 
   private void check(String operation, DeviceBuffer x, DeviceBuffer y, long n) {
@@ -144,8 +134,27 @@ public final class PointwiseKernels {
     }
   }
 
-  private void run(Launch launch, long n) {
-    long blocks = Math.ceilDiv(n, (long) threads * PER_THREAD);
-    launch.run(Math.toIntExact(blocks), 1, 1, threads, 1, 0);
+  private Variant choose(List<Variant> candidates, DeviceBuffer x, long n) {
+    return gpu.choose(candidates, x.element(), (int) Math.min(n, Integer.MAX_VALUE));
+  }
+
+  /** With a number that tells the kernel what to do; a plain one is told x's element, too. */
+  private void run(Variant variant, int what, DeviceBuffer x, DeviceBuffer y, long n) {
+    String name = variant.kernel(x.element());
+    Launch launch =
+        variant.isPlain()
+            ? launch(name, POINTER, POINTER, LONG, INT, INT).set(4, x.element().code())
+            : launch(name, POINTER, POINTER, LONG, INT);
+    run(variant, launch.set(3, what), x, y, n);
+  }
+
+  private void run(Variant variant, Launch launch, DeviceBuffer x, DeviceBuffer y, long n) {
+    long perBlock = variant.isPlain() ? threads : (long) threads * PER_THREAD;
+    int blocks = Math.toIntExact(Math.ceilDiv(n, perBlock));
+    launch.set(0, x).set(1, y).set(2, n).run(blocks, 1, 1, threads, 1, 0);
+  }
+
+  private Launch launch(String name, Parameter... parameters) {
+    return launches.computeIfAbsent(name, k -> new Launch(gpu.kernel(FAMILY, k), parameters));
   }
 }

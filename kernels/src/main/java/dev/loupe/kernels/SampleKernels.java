@@ -34,6 +34,8 @@ public final class SampleKernels {
           new Variant("sample", "softmax", "one block a row", "", ELEMENTS, 75),
           new Variant("sample", "logprob", "one block a row", "", ELEMENTS, 75));
 
+  private static final List<Variant> SAMPLE = VARIANTS.subList(0, 1);
+  private static final List<Variant> LOGPROB = VARIANTS.subList(3, 4);
   private static final int MAX_VOCABULARY = 1 << 22;
   private static final int SHARED_BYTES = 25240; // sizeof(Shared) in sample.cu
 
@@ -86,6 +88,16 @@ public final class SampleKernels {
    */
   public record Chosen(
       DeviceBuffer ids, DeviceBuffer logprobs, DeviceBuffer ranks, DeviceBuffer errors) {}
+
+  /** True if {@link #sample} computes rightly on this card; nothing plainer does the same. */
+  public static boolean canSample(Gpu gpu) {
+    return gpu.find(SAMPLE, Element.F32, 1).isPresent();
+  }
+
+  /** Likewise {@link #logprobs}. */
+  public static boolean canTellLogprobs(Gpu gpu, int rows) {
+    return gpu.find(LOGPROB, Element.F32, rows).isPresent();
+  }
 
   /**
    * Loads the kernels.

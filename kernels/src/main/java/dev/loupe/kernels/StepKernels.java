@@ -26,6 +26,11 @@ public final class StepKernels {
   private final Gpu gpu;
   private final Launch advance;
 
+  /** True if {@link #advance} computes rightly on this card; nothing plainer does the same. */
+  public static boolean canAdvance(Gpu gpu) {
+    return gpu.find(VARIANTS, Element.I32, 1).isPresent();
+  }
+
   /**
    * Loads the kernels.
    *

@@ -1,5 +1,6 @@
 package dev.loupe.kernels;
 
+import java.util.Comparator;
 import java.util.List;
 import java.util.Set;
 
@@ -34,12 +35,34 @@ public record Variant(
     }
   }
 
+  /** How the names of plain variants begin. */
+  private static final String PLAIN = "v0";
+
+  /** Stands in the name of a kernel that is told its elements, and so serves for all of them. */
+  private static final String ANY = "any";
+
+  /**
+   * True if it was written down as the definition reads: one thread for each output or row, nothing
+   * shared, nothing clever. It serves where the others fail, and its kernels take any element.
+   */
+  public boolean isPlain() {
+    return name.startsWith(PLAIN);
+  }
+
   /**
    * How the names of the entry points for an element begin, e.g. {@code attention_v3_f32}; the
    * whole name where there is one for each element.
    */
   public String kernel(Element element) {
-    return "%s_%s_%s".formatted(family, name, element.suffix());
+    return "%s_%s_%s".formatted(family, name, isPlain() ? ANY : element.suffix());
+  }
+
+  /** A family's list from what there is for each of its operations: the plain ones first. */
+  static List<Variant> plainestFirst(List<List<Variant>> operations) {
+    return operations.stream()
+        .flatMap(List::stream)
+        .sorted(Comparator.comparing(Variant::isPlain).reversed())
+        .toList();
   }
 
   /** True if it comes in {@code element} and runs on a card of {@code computeCapability}. */
@@ -50,12 +73,14 @@ public record Variant(
   /**
    * True if {@code kernel} is one of this row's for {@code element}: {@code family_name_element},
    * with more parts before or after the element where there are several, as in {@code
-   * attention_v4_d64_f16}.
+   * attention_v4_d64_f16}; {@code any} stands for all elements.
    */
   boolean owns(String kernel, Element element) {
     String start = family + "_" + name + "_";
-    return elements.contains(element)
-        && kernel.startsWith(start)
-        && List.of(kernel.substring(start.length()).split("_", -1)).contains(element.suffix());
+    if (!elements.contains(element) || !kernel.startsWith(start)) {
+      return false;
+    }
+    List<String> parts = List.of(kernel.substring(start.length()).split("_", -1));
+    return parts.contains(isPlain() ? ANY : element.suffix());
   }
 }

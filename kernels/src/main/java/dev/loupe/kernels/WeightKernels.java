@@ -20,11 +20,26 @@ public final class WeightKernels {
   private static final Set<Element> ELEMENTS = Set.of(Element.F32, Element.F16, Element.BF16);
   private static final String LIMITS = "up to 2^31 - 1 weights, in up to 2^20";
 
-  static final List<Variant> VARIANTS =
+  /** Ways to repack, the best first. */
+  static final List<Variant> REPACK =
       List.of(
           row("repack", "transposes by tiles in shared memory, any element to any"),
+          row("v0_repack", "one thread a weight"));
+
+  /** Ways to quantise, likewise. */
+  static final List<Variant> QUANTISE =
+      List.of(
           row("quantise", "int8 in groups of 64, a warp a group; transposes by tiles"),
-          row("dequantise", "from int8, 16 bytes a store"));
+          row("v0_quantise", "int8 in groups of 64, one thread a group"));
+
+  /** Ways to dequantise, likewise. */
+  static final List<Variant> DEQUANTISE =
+      List.of(
+          row("dequantise", "from int8, 16 bytes a store"),
+          row("v0_dequantise", "from int8, one thread a weight"));
+
+  static final List<Variant> VARIANTS =
+      Variant.plainestFirst(List.of(REPACK, QUANTISE, DEQUANTISE));
 
   private static final int MAX_IN = 1 << 20; // so that a grid has room for it
 
@@ -60,15 +75,25 @@ public final class WeightKernels {
     checkElement(check, "W", w);
     checkRange(check, first, n, to.in());
     checkOther(check, "chunk", chunk, (long) n * to.outputs(), to);
-    String name = VARIANTS.get(0).kernel(chunk.element()) + "_" + w.element().suffix();
-    launch(name, POINTER, POINTER, INT, INT, INT, INT)
-        .set(0, chunk)
-        .set(1, w)
-        .set(2, first)
-        .set(3, n)
-        .set(4, to.in())
-        .set(5, to.outputs())
-        .run(tiles(to.outputs(), COLUMNS), tiles(n, 32), 1, 32, WARPS, tileBytes(32));
+    Variant variant = gpu.choose(REPACK, chunk.element(), n);
+    String name = variant.kernel(chunk.element());
+    Launch launch =
+        variant.isPlain()
+            ? launch(name, POINTER, POINTER, INT, INT, INT, INT, INT, INT)
+                .set(6, chunk.element().code())
+                .set(7, w.element().code())
+            : launch(name + "_" + w.element().suffix(), POINTER, POINTER, INT, INT, INT, INT);
+    launch.set(0, chunk).set(1, w).set(2, first).set(3, n).set(4, to.in()).set(5, to.outputs());
+    if (variant.isPlain()) {
+      runPlain(launch, (long) n * to.outputs());
+    } else {
+      launch.run(tiles(to.outputs(), COLUMNS), tiles(n, 32), 1, 32, WARPS, tileBytes(32));
+    }
+  }
+
+  /** A thread each. */
+  private static void runPlain(Launch launch, long threads) {
+    launch.run(tiles(threads, THREADS), 1, 1, THREADS, 1, 0);
   }
 
   /**
@@ -92,7 +117,13 @@ public final class WeightKernels {
           "quantise: rows %d to %d of %d cut a group of 64".formatted(first, first + n, to.in()));
     }
     checkOther(check, "chunk", chunk, (long) n * to.outputs(), to);
-    launch(VARIANTS.get(1).kernel(chunk.element()), POINTER, POINTER, POINTER, INT, INT, INT, INT)
+    Variant variant = gpu.choose(QUANTISE, chunk.element(), n);
+    if (variant.isPlain()) {
+      plainQuantise(
+          variant, chunk, to, scales, new Piece(0, to.outputs(), 1, first, n, to.outputs()));
+      return;
+    }
+    launch(variant.kernel(chunk.element()), POINTER, POINTER, POINTER, INT, INT, INT, INT)
         .set(0, chunk)
         .set(1, to.weight())
         .set(2, scales)
@@ -123,8 +154,12 @@ public final class WeightKernels {
     DeviceBuffer scales = scales(check, to);
     checkRange(check, first, n, to.outputs());
     checkOther(check, "chunk", chunk, (long) n * to.in(), to);
-    String name = VARIANTS.get(1).kernel(chunk.element()) + "_table";
-    launch(name, POINTER, POINTER, POINTER, INT, INT, INT)
+    Variant variant = gpu.choose(QUANTISE, chunk.element(), n);
+    if (variant.isPlain()) {
+      plainQuantise(variant, chunk, to, scales, new Piece(first, n, to.in(), 0, to.in(), 1));
+      return;
+    }
+    launch(variant.kernel(chunk.element()) + "_table", POINTER, POINTER, POINTER, INT, INT, INT)
         .set(0, chunk)
         .set(1, to.weight())
         .set(2, scales)
@@ -132,6 +167,39 @@ public final class WeightKernels {
         .set(4, n)
         .set(5, to.in())
         .run(tiles((long) n * tiles(to.in(), Int8Weights.GROUP), WARPS), 1, 1, 32, WARPS, 0);
+  }
+
+  /** A chunk as weights_v0_quantise_any wants it described. */
+  private record Piece(int firstRow, int rows, int rowStride, int first, int n, int stride) {}
+
+  private void plainQuantise(
+      Variant variant, DeviceBuffer chunk, LinearMap to, DeviceBuffer scales, Piece piece) {
+    Launch launch =
+        launch(
+                variant.kernel(chunk.element()),
+                POINTER,
+                POINTER,
+                POINTER,
+                INT,
+                INT,
+                INT,
+                INT,
+                INT,
+                INT,
+                INT,
+                INT)
+            .set(0, chunk)
+            .set(1, to.weight())
+            .set(2, scales)
+            .set(3, piece.firstRow())
+            .set(4, piece.rows())
+            .set(5, piece.rowStride())
+            .set(6, piece.first())
+            .set(7, piece.n())
+            .set(8, piece.stride())
+            .set(9, to.in())
+            .set(10, chunk.element().code());
+    runPlain(launch, (long) piece.rows() * tiles(piece.n(), Int8Weights.GROUP));
   }
 
   /**
@@ -147,8 +215,14 @@ public final class WeightKernels {
     DeviceBuffer scales = scales(check, from);
     long weights = (long) from.outputs() * from.in();
     checkOther(check, "out", out, weights, from);
-    int perThread = 16 / out.element().bytes();
-    launch(VARIANTS.get(2).kernel(out.element()), POINTER, POINTER, POINTER, INT, INT)
+    Variant variant = gpu.choose(DEQUANTISE, out.element(), from.outputs());
+    String name = variant.kernel(out.element());
+    Launch launch =
+        variant.isPlain()
+            ? launch(name, POINTER, POINTER, POINTER, INT, INT, INT).set(5, out.element().code())
+            : launch(name, POINTER, POINTER, POINTER, INT, INT);
+    int perThread = variant.isPlain() ? 1 : 16 / out.element().bytes();
+    launch
         .set(0, from.weight())
         .set(1, scales)
         .set(2, out)

@@ -9,6 +9,7 @@ import dev.loupe.kernels.Emulator.Schedule;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -290,10 +291,30 @@ class AttentionKernelsTest {
 
   @Test
   void prefersTensorCoresForHalves() {
+    assertEquals("v3", best(Element.F32, 1));
+    assertEquals("v4", best(Element.F16, 1));
+    assertEquals("v4", best(Element.BF16, 1));
+  }
+
+  /** Version 1 has a slice of its grid for each head of each segment. */
+  @Test
+  void thePlainestServesAsLongAsItsGridDoes() {
+    try {
+      gpu.use(Serving.PLAIN);
+      assertEquals("v1", best(Element.F16, Segments.MAX_GRID / HEADS));
+      assertEquals("v2", best(Element.F16, Segments.MAX_GRID / HEADS + 1));
+    } finally {
+      gpu.use(KernelChoice.UNTRIED);
+    }
+  }
+
+  private static String best(Element element, int count) {
     CacheShape shape = new CacheShape(1, HEADS, 16, 64);
-    assertEquals("v3", new AttentionKernels(gpu, shape, Element.F32).preferred().name());
-    assertEquals("v4", new AttentionKernels(gpu, shape, Element.F16).preferred().name());
-    assertEquals("v4", new AttentionKernels(gpu, shape, Element.BF16).preferred().name());
+    try (Segments segments = new Segments(gpu, count);
+        AttentionKernels kernels = new AttentionKernels(gpu, shape, element)) {
+      segments.set(IntStream.range(0, count).mapToObj(row -> new Segment(row, 1, 0, 0)).toList());
+      return kernels.variantFor(segments).name();
+    }
   }
 
   @Test

@@ -409,6 +409,13 @@ class AttentionMapKernelsTest {
     assertEquals("v2", mixed.mapVariant(64, 1).name());
     assertEquals("v1", floats.statisticsVariant(1, 1).name());
     assertEquals("v2", mixed.statisticsVariant(1024, 1).name());
+    try {
+      gpu.use(Serving.PLAIN);
+      assertEquals("v0", halves.mapVariant(8, 8).name());
+      assertEquals("v0", mixed.statisticsVariant(1024, 1).name());
+    } finally {
+      gpu.use(KernelChoice.UNTRIED);
+    }
     if (gpu.computeCapability() >= 80) {
       assertEquals("v3", halves.mapVariant(64, 1).name());
       assertEquals("v3", halves.statisticsVariant(64, 1).name());
@@ -417,7 +424,7 @@ class AttentionMapKernelsTest {
 
   @Test
   void refusesWhatItCannotDo() {
-    Variant v1 = AttentionMapKernels.MAPS.getFirst();
+    Variant v1 = AttentionMapKernels.MAPS.get(1);
     Variant other = AttentionMapKernels.STATISTICS.getFirst();
     try (MapProblem a = new Case(v1, Element.F32, Element.F16, 8, false).problem(1)) {
       DeviceBuffer out = a.poisoned(Element.F32, 40);

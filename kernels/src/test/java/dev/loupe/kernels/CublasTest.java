@@ -250,8 +250,13 @@ class CublasTest {
 
   /** The three epilogues against the same maps by Loupe's own kernels. */
   @ParameterizedTest
-  @ValueSource(ints = {12, 13})
-  void linearMapsWithTheirEpilogues(int version) {
+  @CsvSource({"12, BEST", "13, BEST", "13, PLAIN"})
+  void linearMapsWithTheirEpilogues(int version, Serving serving) {
+    gpu.use(
+        (c, e, rows) ->
+            c.getFirst().family().equals("epilogue")
+                ? serving.of(c, e, rows)
+                : KernelChoice.UNTRIED.of(c, e, rows));
     LinearKernels own = new LinearKernels(gpu);
     CublasLinear linear = new CublasLinear(gpu, version == 12 ? cublas12 : cublas13);
     CacheShape cache = LinearKernelsTest.CACHE;
@@ -264,13 +269,16 @@ class CublasTest {
             for (Activation f : Activation.values()) {
               DeviceBuffer mine = b.target(element);
               DeviceBuffer theirs = b.target(element);
-              own.prepare(b.map, b.x, new LinearEpilogue.Output(mine, f)).run(rows);
+              own.prepare(
+                      own.variantFor(b.map, rows), b.map, b.x, new LinearEpilogue.Output(mine, f))
+                  .run(rows);
               linear.prepare(b.map, b.x, new LinearEpilogue.Output(theirs, f)).run(rows);
               assertNear(element, b.result(mine), b.result(theirs));
             }
             DeviceBuffer mine = b.with(Element.F32, new float[rows * outputs]);
             DeviceBuffer theirs = b.with(Element.F32, new float[rows * outputs]);
-            own.prepare(b.map, b.x, new LinearEpilogue.Residual(mine)).run(rows);
+            own.prepare(own.variantFor(b.map, rows), b.map, b.x, new LinearEpilogue.Residual(mine))
+                .run(rows);
             linear.prepare(b.map, b.x, new LinearEpilogue.Residual(theirs)).run(rows);
             linear.prepare(b.map, b.x, new LinearEpilogue.Residual(theirs)).run(rows);
             float[] once = new float[rows * outputs];
@@ -282,13 +290,17 @@ class CublasTest {
             }
             assertNear(Element.F32, once, twice);
             if (outputs == 3 * cache.width()) {
-              assertNear(element, append(b, own::prepare), append(b, linear::prepare));
+              assertNear(
+                  element,
+                  append(b, (map, x, to) -> own.prepare(own.variantFor(map, rows), map, x, to)),
+                  append(b, linear::prepare));
             }
           }
         }
       }
     } finally {
       linear.freeProducts();
+      gpu.use(KernelChoice.UNTRIED);
     }
   }
 

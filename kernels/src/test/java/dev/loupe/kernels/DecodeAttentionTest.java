@@ -8,13 +8,19 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.util.Arrays;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 
 @OnDevice
+@ParameterizedClass
+@EnumSource(Serving.class)
 @Tag("gpu")
 class DecodeAttentionTest {
   /** Lengths around a warp's 32 keys and a split's 128, and a free slot. */
@@ -34,6 +40,13 @@ class DecodeAttentionTest {
   @AfterAll
   static void close() {
     gpu.close();
+  }
+
+  @Parameter Serving serving = Serving.BEST;
+
+  @BeforeEach
+  void choose() {
+    gpu.use(serving);
   }
 
   /** What came back. */

@@ -7,11 +7,17 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import java.util.Random;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 
 @OnDevice
+@ParameterizedClass
+@EnumSource(Serving.class)
 class EmbeddingKernelsTest {
   private static final int VOCABULARY = 61;
   private static final int PLACES = 35;
@@ -26,6 +32,13 @@ class EmbeddingKernelsTest {
   @AfterAll
   static void close() {
     gpu.close();
+  }
+
+  @Parameter Serving serving = Serving.BEST;
+
+  @BeforeEach
+  void choose() {
+    gpu.use(serving);
   }
 
   @ParameterizedTest

@@ -16,16 +16,28 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
 @OnDevice
+@ParameterizedClass
+@MethodSource("variants")
 class GemvKernelsTest {
   private static final Element F32 = Element.F32;
   private static final int SEED = 20_261;
 
   private static Gpu gpu;
   private static GemvKernels gemv;
+  private static Variant variant = GemvKernels.VARIANTS.getFirst();
+
+  static List<Variant> variants() {
+    return GemvKernels.VARIANTS;
+  }
+
+  @Parameter Variant tested = variant;
 
   @BeforeAll
   static void open() {
@@ -40,6 +52,7 @@ class GemvKernelsTest {
 
   @BeforeEach
   void forward() {
+    variant = tested;
     Emulator.options(Emulator.Schedule.FORWARD, SEED, false);
   }
 
@@ -64,7 +77,8 @@ class GemvKernelsTest {
 
   private static float[] output(LinearBuffers b, int mostBlocks) {
     DeviceBuffer target = b.target(F32);
-    gemv.prepare(b.map, b.x, new Output(target, Activation.NONE), mostBlocks).run(b.problem.rows);
+    gemv.prepare(variant, b.map, b.x, new Output(target, Activation.NONE), mostBlocks)
+        .run(b.problem.rows);
     return b.result(target);
   }
 
@@ -77,7 +91,11 @@ class GemvKernelsTest {
       expected[i] = e.value();
       error[i] = e.error();
     }
-    Close.check("gemv %s, %s".formatted(b.map.weight().element(), p), expected, actual, error);
+    Close.check(
+        "gemv %s %s, %s".formatted(variant.name(), b.map.weight().element(), p),
+        expected,
+        actual,
+        error);
   }
 
   /** in: under a load, around a chunk of 512, a short last group of int8. */
@@ -91,6 +109,20 @@ class GemvKernelsTest {
       for (int rows : new int[] {1, 2, 3, 4, 8}) {
         try (LinearBuffers b = buffers(element, rows, s[0], s[1])) {
           check(b, output(b, Integer.MAX_VALUE), sum -> sum);
+        }
+      }
+    }
+  }
+
+  @Test
+  void rowsThatAreNoMultiplesOf16BytesTakeThePlainOne() {
+    for (Element element : new Element[] {F32, Element.F16, Element.BF16, Element.I8}) {
+      try (LinearBuffers b = buffers(element, 3, 67, 130);
+          LinearBuffers even = buffers(element, 3, 64, 130)) {
+        assertEquals("v0", gemv.variantFor(b.map, 3).orElseThrow().name());
+        assertEquals("v1", gemv.variantFor(even.map, 3).orElseThrow().name());
+        if (variant.isPlain()) {
+          check(b, output(b, 1), sum -> sum);
         }
       }
     }
@@ -111,7 +143,7 @@ class GemvKernelsTest {
       for (int rows : new int[] {1, 2, 3, 5}) {
         DeviceBuffer target = b.target(F32);
         DeviceBuffer last = b.x.slice((8L - rows) * b.problem.in, (long) rows * b.problem.in);
-        gemv.prepare(b.map, last, new Output(target, Activation.NONE), 3).run(rows);
+        gemv.prepare(variant, b.map, last, new Output(target, Activation.NONE), 3).run(rows);
         float[] some = new float[rows * b.problem.outputs];
         target.download(some);
         float[] same = Arrays.copyOfRange(eight, eight.length - some.length, eight.length);
@@ -148,14 +180,14 @@ class GemvKernelsTest {
       try (LinearBuffers b = buffers(element, rows, 48, 13)) {
         for (Activation f : Activation.values()) {
           DeviceBuffer target = b.target(F32);
-          gemv.prepare(b.map, b.x, new Output(target, f)).run(rows);
+          gemv.prepare(variant, b.map, b.x, new Output(target, f)).run(rows);
           check(b, b.result(target), sum -> sum.activated(f));
         }
         DeviceBuffer acc = b.target(F32);
         float[] stream = new float[rows * 13];
         Arrays.fill(stream, 0.75f);
         acc.upload(stream);
-        gemv.prepare(b.map, b.x, new Residual(acc)).run(rows);
+        gemv.prepare(variant, b.map, b.x, new Residual(acc)).run(rows);
         check(b, b.result(acc), sum -> sum.plus(0.75));
       }
     }
@@ -182,7 +214,7 @@ class GemvKernelsTest {
       DeviceBuffer sequence = b.with(LinearKernelsTest.SEQUENCE);
       DeviceBuffer position = b.with(LinearKernelsTest.POSITION);
       QkvAppend append = new QkvAppend(target, keys, values, sequence, position, shape);
-      gemv.prepare(b.map, b.x, append).run(rows);
+      gemv.prepare(variant, b.map, b.x, append).run(rows);
       float[] qkv = b.result(target);
       check(b, qkv, sum -> sum);
       for (int part = 1; part <= 2; part++) {
@@ -214,22 +246,30 @@ class GemvKernelsTest {
         LinearBuffers c = buffers(F32, 12, 12, 3)) {
       Output out = new Output(c.target(F32), Activation.NONE);
       refused(
-          "gemv: in is 12, not a multiple of 8, so rows of W are not multiples of 16 bytes;"
-              + " use linear",
-          () -> gemv.prepare(b.map, b.x, out));
+          "gemv v1: in is 12, not a multiple of 8, so rows of W are not multiples of 16 bytes;"
+              + " use v0",
+          () -> gemv.prepare(GemvKernels.VARIANTS.getLast(), b.map, b.x, out));
       refused(
-          "gemv: x holds F16, not F32", () -> gemv.prepare(c.map, c.empty(Element.F16, 12), out));
-      LinearCall call = gemv.prepare(c.map, c.x, out);
-      refused("gemv: rows is 9, not between 1 and 8", () -> call.run(9));
-      refused("gemv: rows is 0, not between 1 and 8", () -> call.run(0));
+          "gemv: linear v1 is not a variant of gemv",
+          () -> gemv.prepare(LinearKernels.VARIANTS.getFirst(), c.map, c.x, out));
+      String of = "gemv " + variant.name();
       refused(
-          "gemv: x and keys overlap",
+          of + ": x holds F16, not F32",
+          () -> gemv.prepare(variant, c.map, c.empty(Element.F16, 12), out));
+      LinearCall call = gemv.prepare(variant, c.map, c.x, out);
+      refused(of + ": rows is 9, not between 1 and 8", () -> call.run(9));
+      refused(of + ": rows is 0, not between 1 and 8", () -> call.run(0));
+      refused(
+          of + ": x and keys overlap",
           () -> {
             CacheShape one = new CacheShape(1, 1, 1, 8);
             LinearMap qkv = new LinearMap(c.empty(F32, 24L * 12), null, c.empty(F32, 24), 12, 24);
             DeviceBuffer i = c.with(0);
             gemv.prepare(
-                qkv, c.x, new QkvAppend(c.empty(F32, 24), c.x, c.empty(F32, 8), i, i, one));
+                variant,
+                qkv,
+                c.x,
+                new QkvAppend(c.empty(F32, 24), c.x, c.empty(F32, 8), i, i, one));
           });
     }
   }

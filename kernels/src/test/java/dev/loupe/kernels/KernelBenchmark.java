@@ -147,16 +147,15 @@ final class KernelBenchmark {
       Cublas cublas = Cublas.open(gpu).orElse(null);
       LinearMap map = new LinearMap(w, null, null, n, n);
       LinearKernels own = new LinearKernels(gpu);
-      LinearCall call = own.prepare(map, x, new LinearEpilogue.Output(y, Activation.NONE));
+      Variant best = own.variantFor(map, n);
+      LinearCall call = own.prepare(best, map, x, new LinearEpilogue.Output(y, Activation.NONE));
       Runnable work =
           cublas == null ? () -> call.run(n) : () -> cublas.linear(x, w, y, n, n, n, false);
       try {
         out.accept(
             "{\"ceiling\": \"f16 product\", \"by\": \"%s\", \"shape\": \"%s\", \"TFLOP_per_s\": %s}"
                 .formatted(
-                    cublas == null
-                        ? "linear " + own.variantFor(map).name()
-                        : "cuBLAS " + cublas.version(),
+                    cublas == null ? "linear " + best.name() : "cuBLAS " + cublas.version(),
                     "%d x %d x %d".formatted(n, n, n),
                     microseconds(work).rate(2e-6 * Math.pow(n, 3)).json()));
       } finally {

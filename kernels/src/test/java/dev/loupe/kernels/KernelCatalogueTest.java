@@ -103,6 +103,24 @@ class KernelCatalogueTest {
   }
 
   @Test
+  void everyFamilyButTheSamplersBeginsWithAPlainRow() {
+    for (String family : SelfTest.families()) {
+      if (family.equals("sample") || family.equals("step")) {
+        continue; // the host takes over
+      }
+      Variant first = KernelCatalogue.of(family).getFirst();
+      boolean formula = List.of("attention", "linear", "layernorm").contains(family);
+      assertEquals(formula ? "v1" : "v0", first.name().substring(0, 2), family);
+      assertFalse(formula && first.isPlain());
+    }
+    Variant plain = EmbeddingKernels.VARIANTS.getFirst();
+    assertEquals("embedding_v0_any", plain.kernel(Element.BF16));
+    assertTrue(plain.owns("embedding_v0_any", Element.F16));
+    assertFalse(plain.owns("embedding_v0_f16", Element.F16));
+    assertFalse(plain.owns("embedding_v0_any", Element.I8));
+  }
+
+  @Test
   void refusesRowsThatSayNothing() {
     Set<Element> f32 = Set.of(Element.F32);
     assertThrows(IllegalArgumentException.class, () -> new Variant("", "v1", "i", "", f32, 75));

@@ -280,8 +280,8 @@ class LinearKernelsTest {
     try (LinearBuffers a = new LinearBuffers(gpu, even, true);
         LinearBuffers b = new LinearBuffers(gpu, odd, true)) {
       String best = gpu.computeCapability() >= 80 ? "v4" : "v3";
-      assertEquals(best, linear.variantFor(a.map).name());
-      assertEquals("v3", linear.variantFor(b.map).name());
+      assertEquals(best, linear.variantFor(a.map, 1).name());
+      assertEquals("v3", linear.variantFor(b.map, 1).name());
     }
   }
 
@@ -293,7 +293,7 @@ class LinearKernelsTest {
     try (Gpu turing = Gpu.open(0);
         LinearBuffers b = new LinearBuffers(turing, p, true)) {
       LinearKernels kernels = new LinearKernels(turing);
-      assertEquals("v3", kernels.variantFor(b.map).name());
+      assertEquals("v3", kernels.variantFor(b.map, 2).name());
       Output out = new Output(b.target(F32), Activation.NONE);
       assertEquals(
           "linear v4: needs compute capability 8.0, this card has 7.5; use v3",
@@ -323,16 +323,17 @@ class LinearKernelsTest {
 
   @Test
   void refusesACacheInTheMemoryOfQkv() {
+    Variant v3 = LinearKernels.VARIANTS.get(2);
     LinearProblem p = new LinearProblem(Element.F16, Element.F16, 4, 12, 48, SEED);
     try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
       DeviceBuffer all = b.empty(F32, 4 * CACHE.elements());
       DeviceBuffer apart = b.empty(F32, CACHE.elements());
       refused(
           "linear v3: out and keys overlap",
-          () -> linear.prepare(b.map, b.x, append(b, all, all, apart)));
+          () -> linear.prepare(v3, b.map, b.x, append(b, all, all, apart)));
       refused(
           "linear v3: out and values overlap",
-          () -> linear.prepare(b.map, b.x, append(b, all, apart, all)));
+          () -> linear.prepare(v3, b.map, b.x, append(b, all, apart, all)));
     }
   }
 

@@ -124,6 +124,18 @@ final class VariantRuns implements AutoCloseable {
    *     leaves a choice
    */
   Run of(Variant v, Element e) {
+    KernelChoice choice = KernelChoice.preferring(v);
+    gpu.use(choice);
+    Run run = ready(v, e);
+    Runnable work =
+        () -> {
+          gpu.use(choice);
+          run.work().run();
+        };
+    return new Run(v, e, run.leastRead(), run.leastWritten(), work);
+  }
+
+  private Run ready(Variant v, Element e) {
     return switch (v.family()) {
       case "weights" -> weights(v, e);
       case "embedding" -> embedding(v, e);
@@ -150,7 +162,7 @@ final class VariantRuns implements AutoCloseable {
     LinearMap whole = new LinearMap(empty(e, out, in), null, null, in, out);
     LinearMap bytes = bytesMap(new InOut(in, out), null);
     long quantised = bytes.weight().bytes() + scales(bytes).bytes();
-    return switch (v.name()) {
+    return switch (v.name().replace("v0_", "")) {
       case "repack" ->
           new Run(v, e, chunk.bytes(), chunk.bytes(), () -> kernels.repack(chunk, 0, in, whole));
       case "quantise" ->
@@ -175,11 +187,13 @@ final class VariantRuns implements AutoCloseable {
             map,
             floats(Element.F16, rows, in),
             new LinearEpilogue.Output(out, Activation.GELU_NEW));
-    Launch launch =
-        arguments.bindEpilogue(gpu.kernel("epilogue", v.kernel(e))).set(0, sums).set(3, rows);
-    int blocks = Math.ceilDiv(rows * Math.ceilDiv(width, 4), 256);
+    Launch launch = CublasLinear.epilogue(v, arguments).set(0, sums);
     return new Run(
-        v, e, sums.bytes() + bias.bytes(), out.bytes(), () -> launch.run(blocks, 1, 1, 256, 1, 0));
+        v,
+        e,
+        sums.bytes() + bias.bytes(),
+        out.bytes(),
+        () -> CublasLinear.finish(v, launch, rows, width));
   }
 
   private Run step(Variant v, Element e) {
@@ -251,7 +265,7 @@ final class VariantRuns implements AutoCloseable {
     LinearMap map = linearMap(e, shapes.gemv());
     DeviceBuffer y = empty(Element.F32, map.outputs());
     LinearCall call =
-        new GemvKernels(gpu).prepare(map, x, new LinearEpilogue.Output(y, Activation.NONE));
+        new GemvKernels(gpu).prepare(v, map, x, new LinearEpilogue.Output(y, Activation.NONE));
     return new Run(v, e, x.bytes() + bytes(map), y.bytes(), () -> call.run(1));
   }
 
@@ -397,7 +411,7 @@ final class VariantRuns implements AutoCloseable {
     DeviceBuffer x = floats(e, n);
     DeviceBuffer y = floats(e, n);
     DeviceBuffer wide = empty(Element.F32, n);
-    return switch (v.name()) {
+    return switch (v.name().replace("v0_", "")) {
       case "residual" ->
           new Run(v, e, 2 * x.bytes(), x.bytes(), () -> kernels.addResidual(x, y, n));
       case "activate" ->

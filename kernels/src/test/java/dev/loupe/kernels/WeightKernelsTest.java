@@ -9,11 +9,16 @@ import java.util.Arrays;
 import java.util.Random;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.Parameter;
+import org.junit.jupiter.params.ParameterizedClass;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 @OnDevice
+@ParameterizedClass
+@EnumSource(Serving.class)
 class WeightKernelsTest {
   private static final Element[] ELEMENTS = {Element.F32, Element.F16, Element.BF16};
   private static final int[][] SHAPES = { // in, outputs
@@ -37,6 +42,13 @@ class WeightKernelsTest {
   @AfterAll
   static void close() {
     gpu.close();
+  }
+
+  @Parameter Serving serving = Serving.BEST;
+
+  @BeforeEach
+  void choose() {
+    gpu.use(serving);
   }
 
   /** A matrix on the device, poisoned, with room behind it. */

@@ -23,11 +23,14 @@ record CudaCandidate(
   /** Family of the row that stands for cuBLAS. */
   static final String CUBLAS = "cublas";
 
-  private static final String GEMV = "gemv"; // one version, called by the family's name
+  private static final String GEMV = "gemv"; // its best version is called by the family's name
 
   @Override
   public String name() {
-    String name = variant.family().equals(GEMV) ? GEMV : variant.name();
+    String name = variant.name();
+    if (variant.family().equals(GEMV)) {
+      name = variant.isPlain() ? GEMV + "_" + name : GEMV;
+    }
     return threads == 0 ? name : name + "@" + threads;
   }
 
@@ -74,7 +77,7 @@ record CudaCandidate(
       case GEMV ->
           shape.size("M") > GemvKernels.MAX_ROWS
               ? "takes 1 to %d rows".formatted(GemvKernels.MAX_ROWS)
-              : GemvKernels.reason(element(), shape.size("K"));
+              : GemvKernels.reason(variant, element(), shape.size("K"));
       case "layernorm" -> new LayerNormKernels(gpu).reason(variant, shape.size("C"));
       default -> "";
     };

@@ -156,7 +156,7 @@ public final class CudaDevice implements Device {
               Stream.of(family("linear"), family("gemv"), cublasRow()).flatMap(rows -> rows);
           case LAYERNORM -> family("layernorm");
           case SOFTMAX -> family("sample").filter(v -> v.name().equals("softmax"));
-          case GELU -> family("pointwise").filter(v -> v.name().equals("activate"));
+          case GELU -> family("pointwise").filter(v -> v.name().endsWith("activate"));
           case MAP -> family("attention_map");
           case DECODE_ATTENTION -> family("attention_decode");
         };
@@ -228,7 +228,9 @@ public final class CudaDevice implements Device {
       ColdTimer.fillRandom(x, random);
       ColdTimer.fillRandom(w, random);
       LinearMap map = new LinearMap(w, null, null, n, n);
-      LinearCall call = linear.prepare(map, x, new LinearEpilogue.Output(y, Activation.NONE));
+      LinearCall call =
+          linear.prepare(
+              linear.variantFor(map, size), map, x, new LinearEpilogue.Output(y, Activation.NONE));
       double time = best(() -> 1e3 * gpu.milliseconds(() -> call.run(size)));
       Cublas other = cublas;
       if (other != null) {

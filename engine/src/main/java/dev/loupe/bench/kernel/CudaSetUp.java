@@ -12,6 +12,7 @@ import dev.loupe.kernels.Element;
 import dev.loupe.kernels.GemvKernels;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.Int8Weights;
+import dev.loupe.kernels.KernelChoice;
 import dev.loupe.kernels.LayerNormKernels;
 import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.LinearEpilogue;
@@ -48,6 +49,7 @@ final class CudaSetUp {
   }
 
   void setUp() {
+    gpu.use(KernelChoice.preferring(variant)); // where the family chooses for itself
     switch (shape.operation()) {
       case ATTENTION -> attention();
       case DECODE_ATTENTION -> decodeAttention();
@@ -132,7 +134,7 @@ final class CudaSetUp {
     Segments segments = oneSegment();
     AttentionKernels.Buffers of =
         attentionBuffers(run.empty(element, (long) tokens * heads * shape.size("D")));
-    attention.run(attention.preferred(), segments, true, problem.scale(), of);
+    attention.run(attention.variantFor(segments), segments, true, problem.scale(), of);
     AttentionMapKernels kernels =
         new AttentionMapKernels(gpu, CudaCandidate.cache(shape), element, element);
     AttentionMapKernels.Source source =
@@ -162,7 +164,7 @@ final class CudaSetUp {
     } else {
       LinearCall call =
           gemv
-              ? new GemvKernels(gpu).prepare(map, x, to)
+              ? new GemvKernels(gpu).prepare(variant, map, x, to)
               : new LinearKernels(gpu).prepare(variant, map, x, to);
       run.runs(y, true, () -> call.run(rows));
     }
@@ -217,6 +219,12 @@ final class CudaSetUp {
     DeviceBuffer x = run.put(element, problem.x());
     DeviceBuffer y = outputs(element);
     long n = problem.outputs();
-    run.runs(y, true, () -> kernels.activate(Activation.GELU_NEW, x, y, n));
+    run.runs(
+        y,
+        true,
+        () -> {
+          gpu.use(KernelChoice.preferring(variant));
+          kernels.activate(Activation.GELU_NEW, x, y, n);
+        });
   }
 }

@@ -17,6 +17,8 @@ import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.Scratch;
+import dev.loupe.kernels.StepKernels;
+import dev.loupe.kernels.Variant;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
@@ -31,10 +33,12 @@ import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
+import dev.loupe.sampling.Distribution;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentSkipListMap;
@@ -321,49 +325,60 @@ public final class CudaOps implements Ops {
           LinearMap map =
               new LinearMap(
                   w.weight(), w.scales(), bias == null ? null : buffer(bias), w.in(), w.outputs());
-          boolean streams =
-              x.rows() <= GemvKernels.MAX_ROWS
-                  && input.element() == Element.F32
-                  && GemvKernels.takes(map);
-          if (!streams && map.scales() != null) {
-            widened(map, input, epilogue).run(x.rows());
+          Optional<Variant> streaming = streaming(map, input, x.rows());
+          if (streaming.isEmpty() && map.scales() != null) {
+            widened(map, input, epilogue, x.rows()).run(x.rows());
             return;
           }
           CudaPass pass = pass(out);
-          // a recorded step would hold what cuBLAS decides for itself
-          boolean library =
-              cublas != null
-                  && !pass.isResident()
-                  && x.rows() > GemvKernels.MAX_ROWS
-                  && CublasLinear.takes(map, input);
-          long how = streams ? 1 : library ? 2 : 0;
+          CublasLinear library = library(map, input, pass, x.rows());
+          Variant own =
+              library == null ? streaming.orElseGet(() -> linear.variantFor(map, x.rows())) : null;
           List<Object> key =
               List.of(
                   w.weight().address(),
                   input.address(),
                   out.data().address(),
-                  how,
+                  own == null ? "cublas" : own,
                   epilogue instanceof LinearEpilogue.QkvAppend append
                       ? List.of(append.sequence().address(), append.cache())
                       : List.of());
           pass.call(
                   key,
                   () ->
-                      streams
-                          ? gemv.prepare(map, input, epilogue)
-                          : library && cublas != null
-                              ? cublas.prepare(map, input, epilogue)
-                              : linear.prepare(map, input, epilogue))
+                      own == null
+                          ? Objects.requireNonNull(library).prepare(map, input, epilogue)
+                          : streaming.isPresent()
+                              ? gemv.prepare(own, map, input, epilogue)
+                              : linear.prepare(own, map, input, epilogue))
               .run(x.rows());
         });
   }
 
+  /** What streams the weights through a few rows in f32; empty for others, or if it can't. */
+  private Optional<Variant> streaming(LinearMap map, DeviceBuffer input, int rows) {
+    boolean few = rows <= GemvKernels.MAX_ROWS && input.element() == Element.F32;
+    return few ? gemv.variantFor(map, rows) : Optional.empty();
+  }
+
+  /** cuBLAS, for many rows; a recorded step would hold what it decides for itself. */
+  private @Nullable CublasLinear library(
+      LinearMap map, DeviceBuffer input, CudaPass pass, int rows) {
+    boolean serves =
+        cublas != null
+            && !pass.isResident()
+            && rows > GemvKernels.MAX_ROWS
+            && CublasLinear.takes(map, input)
+            && cublas.isUsable(rows);
+    return serves ? cublas : null;
+  }
+
   /** Many rows of int8 weights: those of one map at a time become what the activations are. */
-  private LinearCall widened(LinearMap map, DeviceBuffer input, LinearEpilogue epilogue) {
+  private LinearCall widened(LinearMap map, DeviceBuffer input, LinearEpilogue epilogue, int rows) {
     DeviceBuffer wide = wideWeight.atLeast((long) map.in() * map.outputs());
     conversion.dequantise(map, wide);
-    return linear.prepare(
-        new LinearMap(wide, null, map.bias(), map.in(), map.outputs()), input, epilogue);
+    LinearMap w = new LinearMap(wide, null, map.bias(), map.in(), map.outputs());
+    return linear.prepare(linear.variantFor(w, rows), w, input, epilogue);
   }
 
   private static dev.loupe.kernels.Activation kernel(Activation f) {
@@ -454,6 +469,14 @@ public final class CudaOps implements Ops {
     if (ids.length == 0) {
       return;
     }
+    if (!SampleKernels.canTellLogprobs(gpu, ids.length)) {
+      float[] row = new float[x.cols()];
+      for (int r = 0; r < ids.length; r++) {
+        read(x, r, row, row.length);
+        out[r] = ids[r] < 0 ? Double.NaN : new Distribution(row).logprob(ids[r]);
+      }
+      return;
+    }
     float[] found = new float[ids.length];
     gpu.run(
         () -> {
@@ -476,6 +499,9 @@ public final class CudaOps implements Ops {
 
   @Override
   public Optional<Steps> steps(Supplier<StepPlan> plan) {
+    if (!SampleKernels.canSample(gpu) || !StepKernels.canAdvance(gpu)) {
+      return Optional.empty();
+    }
     StepPlan made = plan.get();
     return Optional.of(new CudaSteps(this, block(made.logits()).arena(), made, graphs));
   }

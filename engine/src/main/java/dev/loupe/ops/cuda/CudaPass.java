@@ -154,7 +154,7 @@ final class CudaPass {
         attention.computeIfAbsent(
             shape(kv), shape -> arena.own(new AttentionKernels(ops.gpu(), shape, keys.element())));
     kernels.run(
-        kernels.preferred(),
+        kernels.variantFor(r.segments()),
         r.segments(),
         in.mask() == Mask.CAUSAL,
         in.scale(),
