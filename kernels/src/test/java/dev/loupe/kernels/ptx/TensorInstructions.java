@@ -113,6 +113,16 @@ final class TensorInstructions {
     return new Action.Collective(
         -1,
         (warp, lanes) -> {
+          double[][] x = new double[ROWS][depth];
+          double[][] y = new double[depth][COLUMNS];
+          for (int k = 0; k < depth; k++) {
+            for (int row = 0; row < ROWS; row++) {
+              x[row][k] = a.at(warp, left, row, k);
+            }
+            for (int n = 0; n < COLUMNS; n++) {
+              y[k][n] = b.at(warp, right, k, n);
+            }
+          }
           long[][] result = new long[4][Warp.LANES];
           for (int row = 0; row < ROWS; row++) {
             for (int n = 0; n < COLUMNS; n++) {
@@ -122,7 +132,7 @@ final class TensorInstructions {
               for (int first = 0; first < depth; first += step) {
                 ExactSum exact = new ExactSum(sum);
                 for (int k = first; k < first + step; k++) {
-                  exact.add(a.at(warp, left, row, k) * b.at(warp, right, k, n));
+                  exact.add(x[row][k] * y[k][n]);
                 }
                 sum = exact.cut();
               }
