@@ -97,6 +97,12 @@ static CUresult run_kernel(const Launch& launch, const std::vector<int>& paramet
   }
   static const bool off = getenv("EMU_KERNELS_OFF");  // to time what the host does for a launch
   if (off) return CUDA_SUCCESS;
+  if (other_machine) {
+    const unsigned shape[] = {launch.grid.x,  launch.grid.y,  launch.grid.z,       launch.block.x,
+                              launch.block.y, launch.block.z, launch.shared_bytes, launch.cooperative};
+    sticky_error = static_cast<CUresult>(other_machine(launch.kernel.c_str(), shape, launch.parameters));
+    return CUDA_SUCCESS;
+  }
   Recorder recorder(launch, parameter_sizes);
   std::string problem = run(launch);
   if (problem.empty()) problem = device_memory_check();

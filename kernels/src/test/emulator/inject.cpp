@@ -13,9 +13,18 @@ static bool due(long long* before) { return *before >= 0 && (*before)-- == 0; }
 CUresult injected_at_allocation() { return due(&allocations_before) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS; }
 CUresult injected_at_kernel() { return due(&kernels_before) ? kernel_error : CUDA_SUCCESS; }
 
+OtherMachine other_machine;
+
 }  // namespace emu
 
 using namespace emu;
+
+/** From now on `machine` runs what is launched, or the emulator if it is null. */
+DRIVER_API emu_other_machine(OtherMachine machine) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  other_machine = machine;
+  return CUDA_SUCCESS;
+}
 
 /** Lets an allocation fail as if memory had run out, after so many more that succeed; below 0: none. */
 DRIVER_API emu_fail_allocation(long long after) {

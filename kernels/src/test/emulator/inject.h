@@ -1,4 +1,4 @@
-// Failures that a test asks for, in the calling process.
+// What a test asks for in the calling process: failures, and another machine that runs the kernels.
 #pragma once
 #include "driver.h"
 
@@ -7,4 +7,12 @@ namespace emu {
 CUresult injected_at_allocation();
 /** The error that a kernel is to end its context with. */
 CUresult injected_at_kernel();
+
+/**
+ * Runs a kernel: shape is grid x, y, z, block x, y, z, bytes of dynamic shared memory, and whether the launch is
+ * cooperative; parameters as in cuLaunchKernel. Returns the error that ends the context, or 0.
+ */
+typedef int (*OtherMachine)(const char* kernel, const unsigned* shape, void* const* parameters);
+/** What runs kernels instead of the emulator, or null. */
+extern OtherMachine other_machine;
 }  // namespace emu

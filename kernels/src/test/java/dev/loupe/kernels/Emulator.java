@@ -114,6 +114,14 @@ final class Emulator {
         error);
   }
 
+  /** Has {@code machine} run what is launched from now on; the emulator again if it is null. */
+  static void otherMachine(MemorySegment machine) {
+    call(
+        "emu_other_machine",
+        FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS),
+        machine);
+  }
+
   /** Device allocations that were not freed, in the whole process. */
   static int liveAllocations() {
     return (Integer) call("emu_live_allocations", FunctionDescriptor.of(ValueLayout.JAVA_INT));

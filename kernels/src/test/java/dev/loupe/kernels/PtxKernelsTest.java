@@ -1,0 +1,140 @@
+package dev.loupe.kernels;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * The PTX of the kernels as it is shipped, run by the interpreter and held to the plain loops of the
+ * self-test. Launches are Loupe's own.
+ */
+@OnDevice(emulated = true)
+@Timeout(value = 9, unit = TimeUnit.MINUTES)
+class PtxKernelsTest {
+  private static final Element F16 = Element.F16;
+  private static final ShippedPtx PTX = new ShippedPtx(80); // empty where there was no nvcc
+
+  private final Gpu gpu = Emulator.open();
+
+  @BeforeEach
+  void thereIsPtx() {
+    assumeFalse(KernelImages.sources().isEmpty(), "this build was made without nvcc: no PTX");
+  }
+
+  @AfterEach
+  void close() {
+    gpu.close();
+    Emulator.usualCard();
+  }
+
+  /** A test of one variant in one element. */
+  private interface Run {
+    void of(Comparison c);
+  }
+
+  private SelfTest.Finding finding(ShippedPtx ptx, Run run) {
+    try (PtxDriver driver = new PtxDriver(ptx);
+        Comparison c = new Comparison(gpu)) {
+      run.of(c);
+      driver.check();
+      assertFalse(driver.kernels().isEmpty());
+      return c.finding("");
+    }
+  }
+
+  private void right(ShippedPtx ptx, Run run) {
+    right(finding(ptx, run));
+  }
+
+  private static void right(SelfTest.Finding finding) {
+    assertTrue(finding.isRight(), finding.text());
+  }
+
+  /** Kernels that a prompt and a decoding step are made of. */
+  @Test
+  void kernelsOfAModelAreRight() {
+    right(PTX, c -> new AttentionSelfTest(c).attention(variant("attention", "v2"), F16));
+    right(PTX, c -> new AttentionSelfTest(c).attention(variant("attention", "v4"), F16));
+    right(
+        PTX,
+        c -> new AttentionSelfTest(c).decodeAttention(variant("attention_decode", "v1"), F16));
+    right(PTX, c -> new AttentionSelfTest(c).attentionMap(variant("attention_map", "v3"), F16));
+    right(PTX, c -> new LinearSelfTest(c).linear(variant("linear", "v3"), Element.F32));
+    right(PTX, c -> new LinearSelfTest(c).linear(variant("linear", "v4"), Element.BF16));
+    right(PTX, c -> new LinearSelfTest(c).gemv(variant("gemv", "v1"), F16));
+  }
+
+  private static Variant variant(String family, String name) {
+    return KernelCatalogue.of(family).stream()
+        .filter(v -> v.name().equals(name))
+        .findFirst()
+        .orElseThrow();
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"embedding", "layernorm", "epilogue", "pointwise", "sample", "step"})
+  void allOfAFamilyIsRight(String family) {
+    right(family(PTX, family));
+  }
+
+  private SelfTest.Finding family(ShippedPtx ptx, String family) {
+    try (PtxDriver driver = new PtxDriver(ptx)) {
+      SelfTest.Finding finding = SelfTest.of(gpu, family);
+      driver.check();
+      return finding;
+    }
+  }
+
+  /** The emulator knows nothing of this text: its results would stay right. */
+  @Test
+  void aSwappedOperandInThePtxOfAKernelIsSeen() {
+    ShippedPtx ptx = new ShippedPtx(80);
+    ptx.mutate(
+        "attention_v4_d64_f16",
+        "(mma\\.sync\\S+ \\{[^}]*\\}, \\{[^}]*\\}, )\\{(%r\\d+),(%r\\d+)\\}",
+        "$1{$3,$2}");
+    SelfTest.Finding finding =
+        finding(
+            ptx,
+            c -> new AttentionSelfTest(c).attention(variant("attention", "v4"), F16));
+    assertTrue(finding.wrong() > 0, finding.text());
+  }
+
+  /** Every kernel of the catalogue and every PTX that is shipped. */
+  @ParameterizedTest
+  @ValueSource(ints = {75, 80, 90})
+  @Tag("exhaustive")
+  void everyKernelIsRight(int computeCapability) {
+    Emulator.card(computeCapability, -1, -1, -1);
+    ShippedPtx ptx = new ShippedPtx(computeCapability);
+    Set<String> ran = new TreeSet<>();
+    try (Gpu card = Emulator.open()) {
+      for (String family : SelfTest.families()) {
+        try (PtxDriver driver = new PtxDriver(ptx)) {
+          right(SelfTest.of(card, family));
+          driver.check();
+          ran.addAll(driver.kernels());
+        }
+      }
+    }
+    Set<String> missed = new TreeSet<>(ptx.kernels());
+    missed.removeAll(ran);
+    missed.removeIf(name -> name.matches("attention_v[345]_d(?!64_).*"));
+    if (computeCapability < 80) { // these trap there, and the host refuses them
+      missed.removeIf(name -> name.matches(".*_v\\d.*bf16.*|linear_v4.*f32.*"));
+    }
+    assertEquals(Set.of(), missed);
+  }
+}

@@ -1,0 +1,42 @@
+package dev.loupe.kernels.ptx;
+
+import java.util.Arrays;
+
+/**
+ * What a statement works on. Constants and special registers have a place among the registers, so
+ * that each value is read in one way.
+ */
+sealed interface Operand {
+  /** A register, a constant, or the address of a variable. */
+  record Scalar(int register) implements Operand {}
+
+  /** {@code {a, b}}: the registers, low to high. */
+  record Vector(int[] registers) implements Operand {
+    @Override
+    public boolean equals(Object other) {
+      return other instanceof Vector(int[] of) && Arrays.equals(of, registers);
+    }
+
+    @Override
+    public int hashCode() {
+      return Arrays.hashCode(registers);
+    }
+
+    @Override
+    public String toString() {
+      return Arrays.toString(registers);
+    }
+  }
+
+  /** {@code [base + offset]}. */
+  record Address(int base, long offset) implements Operand {}
+
+  /** {@code !p}. */
+  record Not(int register) implements Operand {}
+
+  /** {@code d|p}: a result and the predicate beside it. */
+  record Pair(int register, int predicate) implements Operand {}
+
+  /** Where a branch goes. */
+  record Label(String name) implements Operand {}
+}
