@@ -7,4 +7,6 @@ namespace emu {
 CUresult injected_at_allocation();
 /** The error that a kernel is to end its context with. */
 CUresult injected_at_kernel();
+/** The error that a call finds its card gone with. */
+CUresult injected_at_call();
 }  // namespace emu
