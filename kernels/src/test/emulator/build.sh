@@ -1,7 +1,8 @@
 #!/bin/bash
 # Builds the emulator and the kernels with g++:
 #   build.sh OUTDIR [rel|count|harness|asan|tsan]
-# rel: OUTDIR/libcuda.so.1, the stand-in driver, for the loader path of the JVM
+# rel: OUTDIR/libcuda.so.1, the stand-in driver, for the loader path of the JVM; in cuda-11.0 and cuda-12.0, without
+# the functions that drivers of that age lack
 # count: the same, counting what kernels ask of memory and arithmetic (count.cpp)
 # others: OUTDIR/harness, the C++ tests, plain or under AddressSanitizer with UBSan, or under ThreadSanitizer; with
 # EMU_KERNELS=0 without the product's kernels, and its name is OUTDIR/self
@@ -125,9 +126,27 @@ newer_than() {  # TARGET OBJECTS...
   for object in "$@"; do [ "$object" -nt "$target" ] && return 0; done
   return 1
 }
+# Drivers of CUDA 11.0 and 12.0 lack what came later; what a program calls all the same ends it there.
+since_11=(cuArrayGet{MemoryRequirements,Plane,SparseProperties} cuMipmappedArrayGet{MemoryRequirements,SparseProperties}
+  cuCtxGetId cuStreamGetId cuDeviceGetTexture1DLinearMaxWidth cuEventRecordWithFlags cuGraph{InstantiateWithFlags,Upload}
+  cuGraph{Add,}Event{Record,Wait}Node{,GetEvent,SetEvent} cuGraphExecEvent{Record,Wait}NodeSetEvent
+  cuGraphExecChildGraphNodeSetParams cuGraphAddKernelNode_v2 cuGraphKernelNode{Get,Set}Params_v2
+  cuGraphExecKernelNodeSetParams_v2 cuMem{Alloc,Free}Async cuMemAllocFromPoolAsync cuMemPool{Create,Destroy,TrimTo}
+  cuModuleGetLoadingMode cuStream{Wait,Write}Value{32,64}_v2)
+since_12=(cuFuncGetParamInfo)
+link_driver() {  # FOLDER NAMES: without these
+  mkdir -p "$1"
+  printf '{ local: %s };\n' "$(printf '%s; ' emu_nothing "${@:2}")" >"$1/names"
+  "$cxx" -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs -Wl,--version-script,"$1/names" "${objects[@]}" \
+    -o "$1/libcuda.so.1.new" -lpthread
+  mv "$1/libcuda.so.1.new" "$1/libcuda.so.1"  # a JVM may have the old one open
+}
 if [[ $mode = rel || $mode = count ]] && newer_than "$out/libcuda.so.1" "${objects[@]}"; then
-  "$cxx" -shared -Wl,-soname,libcuda.so.1 -Wl,-z,defs "${objects[@]}" -o "$out/libcuda.so.1.new" -lpthread
-  mv "$out/libcuda.so.1.new" "$out/libcuda.so.1"  # a JVM may have the old one open
+  if [ "$mode" = rel ]; then
+    link_driver "$out/cuda-12.0" "${since_12[@]}"
+    link_driver "$out/cuda-11.0" "${since_12[@]}" "${since_11[@]}"
+  fi
+  link_driver "$out"
 fi
 if [[ $mode != rel && $mode != count ]] && newer_than "$program" "${objects[@]}" "${harness[@]}"; then
   "$cxx" "${link[@]}" "${harness[@]}" "${objects[@]}" -o "$program" -lpthread

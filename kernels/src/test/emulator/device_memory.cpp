@@ -26,23 +26,64 @@ static std::map<uint64_t, Allocation> freed;
 static std::deque<uint64_t> freed_order;
 static size_t total = 8ull << 30, used;
 
-void device_memory_set_total(size_t bytes) { total = bytes; }
+// What a driver takes beside what it is asked for. A context with its local memory, heap and queues is some hundred
+// megabytes; memory comes from the card 2 MiB at a time, and small allocations share a granule.
+static const size_t CONTEXT = 300ull << 20, GRANULE = 2 << 20, SMALL = 1 << 20;
+static bool overhead = true;
+static size_t contexts, modules, small, granules;
+
+static size_t in_granules(size_t bytes) { return (bytes + GRANULE - 1) / GRANULE * GRANULE; }
+static size_t taken() { return overhead ? contexts * CONTEXT + in_granules(modules) + in_granules(small) + granules : used; }
+
+void device_memory_card(size_t bytes, bool with_overhead) {
+  total = bytes;
+  overhead = with_overhead;
+}
 size_t device_memory_total() { return total; }
 size_t device_memory_used() { return used; }
 size_t device_memory_live() { return live.size(); }
+size_t device_memory_free_bytes() { return total > taken() ? total - taken() : 0; }
+
+/** Adds to a part of what is taken, unless that makes it more than there is. */
+static bool take(size_t* part, long long change) {
+  size_t most = total > taken() ? total : taken();
+  *part += change;
+  if (taken() <= most) return true;
+  *part -= change;
+  return false;
+}
+bool device_memory_context(int change) { return take(&contexts, change); }
+bool device_memory_module(long long change) { return take(&modules, change); }
+
+/** Counts an allocation, or no longer (-1); false if there is no room for it. */
+static bool take_allocation(size_t bytes, int sign) {
+  if (bytes > SIZE_MAX / 2) return false;
+  bool is_small = bytes <= SMALL;
+  size_t& part = is_small ? small : granules;
+  size_t change = is_small ? (bytes + 511) / 512 * 512 : in_granules(bytes);
+  used += sign * bytes;
+  part += sign * change;
+  if (sign < 0 || taken() <= total) return true;
+  used -= bytes;
+  part -= change;
+  return false;
+}
 
 static char* mapping(uint64_t start, const Allocation& a) {
   return reinterpret_cast<char*>(start) + a.padded - a.pages - PAGE;
 }
 
 uint64_t device_memory_allocate(size_t bytes) {
-  if (bytes > total - used) return 0;
+  if (!take_allocation(bytes, 1)) return 0;
   Allocation a;
   a.bytes = bytes;
   a.padded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   a.pages = (a.padded + PAGE - 1) / PAGE * PAGE;
   void* mapped = mmap(nullptr, a.pages + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped == MAP_FAILED) return 0;
+  if (mapped == MAP_FAILED) {
+    take_allocation(bytes, -1);
+    return 0;
+  }
   char* pages = static_cast<char*>(mapped) + PAGE;
   mprotect(pages, a.pages, PROT_READ | PROT_WRITE);
   memset(pages, 0xff, a.pages);
@@ -53,7 +94,6 @@ uint64_t device_memory_allocate(size_t bytes) {
 #endif
   uint64_t address = reinterpret_cast<uint64_t>(start);
   live[address] = a;
-  used += bytes;
   return address;
 }
 
@@ -75,7 +115,7 @@ bool device_memory_free(uint64_t address) {
 #endif
   madvise(pages, a.pages, MADV_DONTNEED);
   mprotect(pages, a.pages, PROT_NONE);
-  used -= a.bytes;
+  take_allocation(a.bytes, -1);
   live.erase(found);
   freed[address] = a;
   freed_order.push_back(address);

@@ -6,10 +6,16 @@
 
 namespace emu {
 
-/** Bytes of the emulated card. */
-void device_memory_set_total(size_t bytes);
+/** Bytes of the emulated card; and whether contexts, modules and the granules that allocations come in take theirs. */
+void device_memory_card(size_t bytes, bool overhead);
 size_t device_memory_total();
+/** Bytes that were asked for and not freed. */
 size_t device_memory_used();
+size_t device_memory_free_bytes();
+/** One context more, or fewer (-1); false if there is no room for it. */
+bool device_memory_context(int change);
+/** A module of so many bytes more, or fewer; false if there is no room for it. */
+bool device_memory_module(long long change);
 size_t device_memory_live();
 
 /** Memory full of NaN, aligned to 16 bytes; 0 if the card has not that much left. */

@@ -1,18 +1,17 @@
-// Initialisation, devices, contexts, error texts, and the tests' own controls (emu_*).
+// Initialisation, devices, contexts, and the tests' own controls (emu_*).
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "device_memory.h"
 #include "driver.h"
+#include "inject.h"
 #include "scheduler.h"
 
 namespace emu {
 
 Card card;
 std::recursive_mutex driver_lock;
-CUresult sticky_error = CUDA_SUCCESS;
-std::string sticky_message;
 
 int Card::shared_bytes_opt_in() const {
   switch (compute_capability) {
@@ -57,6 +56,8 @@ long long number(const char* variable, long long otherwise) {
 void destroyed(Context* context) {
   streams_finish();
   memory_free_all(context);
+  modules_free_all(context);
+  device_memory_context(-1);
   sticky_error = CUDA_SUCCESS;
   sticky_message.clear();
   for (size_t i = stack.size(); i-- > 0;) {
@@ -67,6 +68,7 @@ void destroyed(Context* context) {
 
 CUresult driver_state() {
   if (!initialised) return CUDA_ERROR_NOT_INITIALIZED;
+  if (CUresult rc = injected_at_call()) fail_context(rc);
   if (stack.empty() || !stack.back()) return CUDA_ERROR_INVALID_CONTEXT;
   return sticky_error;
 }
@@ -86,7 +88,8 @@ DRIVER_API cuInit(unsigned flags) {
     card.compute_capability = number("EMU_COMPUTE_CAPABILITY", card.compute_capability);
     card.driver_version = number("EMU_DRIVER_VERSION", card.driver_version);
     card.devices = number("EMU_DEVICES", card.devices);
-    device_memory_set_total(number("EMU_MEMORY", device_memory_total()));
+    card.jit = number("EMU_JIT", card.jit);
+    device_memory_card(number("EMU_MEMORY", device_memory_total()), true);
     options.schedule = static_cast<Schedule>(number("EMU_SCHEDULE", static_cast<int>(options.schedule)));
     options.seed = number("EMU_SEED", options.seed);
     options.eager_copies = number("EMU_EAGER", options.eager_copies);
@@ -177,6 +180,9 @@ DRIVER_API cuDeviceGetAttribute(int* value, int attribute, int device) {
 DRIVER_API cuCtxCreate_v2(Context** context, unsigned, int device) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   if (CUresult rc = check_device(device)) return rc;
+  if (CUresult rc = injected_at_call()) fail_context(rc);
+  if (process_error) return process_error;
+  if (!device_memory_context(1)) return CUDA_ERROR_OUT_OF_MEMORY;
   *context = new Context{false};
   stack.push_back(*context);
   return CUDA_SUCCESS;
@@ -184,9 +190,10 @@ DRIVER_API cuCtxCreate_v2(Context** context, unsigned, int device) {
 DRIVER_API cuCtxDestroy_v2(Context* context) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult before = sticky_error;
   destroyed(context);
   delete context;
-  return CUDA_SUCCESS;
+  return before;
 }
 DRIVER_API cuCtxSetCurrent(Context* context) {
   if (!initialised) return CUDA_ERROR_NOT_INITIALIZED;
@@ -233,6 +240,8 @@ DRIVER_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 DRIVER_API cuDevicePrimaryCtxRetain(Context** context, int device) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   if (CUresult rc = check_device(device)) return rc;
+  if (process_error) return process_error;
+  if (primary_retained == 0 && !device_memory_context(1)) return CUDA_ERROR_OUT_OF_MEMORY;
   primary_retained++;
   *context = &primary;
   return CUDA_SUCCESS;
@@ -247,7 +256,7 @@ DRIVER_API cuDevicePrimaryCtxRelease_v2(int device) {
 DRIVER_API cuDevicePrimaryCtxReset_v2(int device) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   if (CUresult rc = check_device(device)) return rc;
-  destroyed(&primary);
+  if (primary_retained > 0) destroyed(&primary);
   return CUDA_SUCCESS;
 }
 DRIVER_API cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
@@ -258,69 +267,6 @@ DRIVER_API cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) 
 }
 DRIVER_API cuDevicePrimaryCtxSetFlags_v2(int device, unsigned) { return check_device(device); }
 
-// ---- errors ----
-
-static const struct {
-  int code;
-  const char *name, *text;
-} ERRORS[] = {
-    {0, "CUDA_SUCCESS", "no error"},
-    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
-    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
-    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
-    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"},
-    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
-    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the provided PTX was compiled with an unsupported toolchain."},
-    {301, "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
-    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
-    {401, "CUDA_ERROR_ILLEGAL_STATE", "the operation cannot be performed in the present state"},
-    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
-    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
-    {720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "too many blocks in cooperative launch"},
-    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
-    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "operation not permitted when stream is capturing"},
-    {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "operation failed due to a previous error during capture"},
-    {902, "CUDA_ERROR_STREAM_CAPTURE_MERGE", "operation would result in a merge of separate capture sequences"},
-    {903, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED", "capture was not ended in the same stream as it began"},
-    {904, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
-    {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "dependency created on uncaptured work in another stream"},
-    {906, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "operation would make the legacy stream depend on a capturing blocking stream"},
-    {907, "CUDA_ERROR_CAPTURED_EVENT", "operation not permitted on an event last recorded in a capturing stream"},
-    {908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "attempt to terminate a thread-local capture sequence from another thread"},
-};
-
-DRIVER_API cuGetErrorName(int code, const char** name) {
-  for (auto& e : ERRORS) {
-    if (e.code == code) {
-      *name = e.name;
-      return CUDA_SUCCESS;
-    }
-  }
-  *name = nullptr;
-  return CUDA_ERROR_INVALID_VALUE;
-}
-/** As the real one, and for the error of a failed kernel what the emulator found. */
-DRIVER_API cuGetErrorString(int code, const char** text) {
-  static std::string detailed;
-  *text = nullptr;
-  for (auto& e : ERRORS) {
-    if (e.code == code) *text = e.text;
-  }
-  if (!*text) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard<std::recursive_mutex> lock(driver_lock);
-  if (code != 0 && code == sticky_error) {
-    detailed = std::string(*text) + ": " + sticky_message;
-    *text = detailed.c_str();
-  }
-  return CUDA_SUCCESS;
-}
-
 // ---- the tests' controls ----
 
 /** schedule: 0 forward, 1 reverse, 2 random; eager: whether cp.async copies at once. */
@@ -330,13 +276,32 @@ DRIVER_API emu_options(int schedule, long long seed, int eager) {
   options = {static_cast<Schedule>(schedule), static_cast<uint64_t>(seed), eager != 0};
   return CUDA_SUCCESS;
 }
-/** Pretends another card from the next call on; values below 0 leave the setting as it is. */
+/** Pretends another card from the next call on; values below 0 leave the setting as it is. Of the memory, a context,
+    modules and the granules that allocations come in take nothing: see emu_memory. */
 DRIVER_API emu_card(int compute_capability, int driver_version, int devices, long long memory) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   if (compute_capability >= 0) card.compute_capability = compute_capability;
   if (driver_version >= 0) card.driver_version = driver_version;
   if (devices >= 0) card.devices = devices;
-  if (memory >= 0) device_memory_set_total(memory);
+  if (memory >= 0) device_memory_card(memory, false);
+  return CUDA_SUCCESS;
+}
+/** Bytes of the card, of which contexts, modules and granules take their part as on a real one. */
+DRIVER_API emu_memory(long long bytes) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  device_memory_card(bytes, true);
+  return CUDA_SUCCESS;
+}
+/** Whether the driver has its library that compiles PTX. */
+DRIVER_API emu_jit(int there) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  card.jit = there;
+  return CUDA_SUCCESS;
+}
+/** As in a new process: contexts open again. */
+DRIVER_API emu_revive() {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  process_error = CUDA_SUCCESS;
   return CUDA_SUCCESS;
 }
 /** Eight counts since the library was loaded or reset: see Statistics in scheduler.h. */
@@ -359,11 +324,8 @@ DRIVER_API emu_clear_error() {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   sticky_error = CUDA_SUCCESS;
   sticky_message.clear();
+  errors_forget();
   return CUDA_SUCCESS;
-}
-extern "C" __attribute__((visibility("default"))) const char* emu_error() {
-  std::lock_guard<std::recursive_mutex> lock(driver_lock);
-  return sticky_message.c_str();
 }
 DRIVER_API emu_kernel_count() { return static_cast<int>(kernel_names().size()); }
 /** The name of kernel i in alphabetical order; null if there are not so many. */

@@ -18,10 +18,12 @@ struct Function {
   const KernelInfo* kernel;
   Module* module;
   Compiled compiled;
-  int max_dynamic_shared = 48 * 1024;  // more must be asked for with cuFuncSetAttribute
+  int max_dynamic_shared = 48 * 1024 - compiled.shared_bytes;  // more must be asked for with cuFuncSetAttribute
+  bool loaded = false;  // drivers load a kernel when they are asked of it or launch it first
 };
 struct Module {
   Image image;
+  const void* context;
   std::vector<std::unique_ptr<Function>> functions;
 };
 static std::set<Module*> modules;
@@ -33,6 +35,28 @@ static bool known(const Function* f) {
     }
   }
   return false;
+}
+
+void modules_free_all(const void* context) {
+  for (auto it = modules.begin(); it != modules.end();) {
+    if ((*it)->context == context) {
+      device_memory_module(-static_cast<long long>((*it)->image.bytes));
+      delete *it;
+      it = modules.erase(it);
+    } else {
+      ++it;
+    }
+  }
+}
+
+/** Loads a kernel, which drivers before 12.3 cannot in a capture. */
+static CUresult load(Function* f) {
+  if (f->loaded) return CUDA_SUCCESS;
+  if (!card.loads_in_captures()) {
+    if (CUresult rc = capture_forbids()) return rc;
+  }
+  f->loaded = true;
+  return CUDA_SUCCESS;
 }
 
 /** The values of a launch's parameters, kept together with their addresses. */
@@ -74,6 +98,8 @@ static CUresult take_parameters(const KernelInfo& kernel, void** pointers, void*
       if (!pointers[i]) return CUDA_ERROR_INVALID_VALUE;
       memcpy(result->bytes.data() + at[i], pointers[i], kernel.sizes[i]);
     }
+    // a real driver does not look further; here, a list that ends with null is as long as the kernel's
+    if (pointers[kernel.sizes.size()]) return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < kernel.sizes.size(); i++) result->addresses.push_back(result->bytes.data() + at[i]);
   return CUDA_SUCCESS;
@@ -92,7 +118,7 @@ static int blocks_per_multiprocessor(const Function& f, int threads, size_t shar
 static CUresult run_kernel(const Launch& launch, const std::vector<int>& parameter_sizes) {
   if (sticky_error) return sticky_error;
   if (CUresult rc = injected_at_kernel()) {
-    sticky_error = rc;
+    fail_context(rc);
     return CUDA_SUCCESS;
   }
   static const bool off = getenv("EMU_KERNELS_OFF");  // to time what the host does for a launch
@@ -109,8 +135,8 @@ static CUresult run_kernel(const Launch& launch, const std::vector<int>& paramet
   if (problem.empty()) {
     recorder.keep();
   } else {
-    sticky_error = problem.find("illegal access") != std::string::npos ? CUDA_ERROR_ILLEGAL_ADDRESS
-                                                                       : CUDA_ERROR_LAUNCH_FAILED;
+    fail_context(problem.find("illegal access") != std::string::npos ? CUDA_ERROR_ILLEGAL_ADDRESS
+                                                                     : CUDA_ERROR_LAUNCH_FAILED);
     sticky_message = problem;
     if (getenv("EMU_VERBOSE")) fprintf(stderr, "emulator: %s\n", problem.c_str());
   }
@@ -131,6 +157,7 @@ static CUresult submit(Function* f, dim3 grid, dim3 block, unsigned shared, void
                          static_cast<size_t>(blocks_per_multiprocessor(*f, threads, shared)) * card.multiprocessors) {
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
+  if (CUresult rc = load(f)) return rc;
   auto parameters = std::make_shared<Parameters>();
   if (CUresult rc = take_parameters(*f->kernel, pointers, extra, parameters.get())) return rc;
   const KernelInfo* kernel = f->kernel;
@@ -148,8 +175,13 @@ using namespace emu;
 
 DRIVER_API cuModuleLoadData(Module** module, const void* image) {
   DRIVER_ENTER;
+  if (!card.loads_in_captures()) {
+    if (CUresult rc = capture_forbids()) return rc;
+  }
   auto loaded = std::make_unique<Module>();
+  loaded->context = current_context();
   if (CUresult rc = image_read(image, &loaded->image)) return rc;
+  if (!device_memory_module(loaded->image.bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   *module = loaded.release();
   modules.insert(*module);
   return CUDA_SUCCESS;
@@ -166,7 +198,9 @@ DRIVER_API cuModuleLoadDataEx(Module** module, const void* image, unsigned count
 DRIVER_API cuModuleUnload(Module* module) {
   DRIVER_ENTER;
   if (!modules.count(module)) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult rc = capture_forbids()) return rc;
   if (CUresult rc = streams_finish()) return rc;
+  device_memory_module(-static_cast<long long>(module->image.bytes));
   modules.erase(module);
   delete module;
   return CUDA_SUCCESS;
@@ -196,13 +230,14 @@ DRIVER_API cuFuncSetAttribute(Function* f, int attribute, int value) {
   if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
   if (attribute == 9) return CUDA_SUCCESS;                 // preferred carveout: a hint
   if (attribute != 8) return CUDA_ERROR_INVALID_VALUE;      // 8: max dynamic shared memory
-  if (value < 0 || value > card.shared_bytes_opt_in()) return CUDA_ERROR_INVALID_VALUE;
+  if (value < 0 || value > card.shared_bytes_opt_in() - f->compiled.shared_bytes) return CUDA_ERROR_INVALID_VALUE;
   f->max_dynamic_shared = value;
   return CUDA_SUCCESS;
 }
 DRIVER_API cuFuncGetAttribute(int* value, int attribute, Function* f) {
   DRIVER_ENTER;
   if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult rc = load(f)) return rc;
   switch (attribute) {
     case 0: *value = f->compiled.max_threads; break;
     case 1: *value = f->compiled.shared_bytes; break;            // static

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 
 #include "device_memory.h"
 #include "driver.h"
@@ -11,7 +12,12 @@
 namespace emu {
 
 static std::map<CUdeviceptr, const void*> owners;  // live allocation -> context
-static std::map<void*, const void*> pinned;        // host memory from cuMemHostAlloc -> context
+struct Pinned {
+  const void* context;
+  size_t bytes;
+  bool ours;  // from cuMemHostAlloc; false: registered
+};
+static std::map<const char*, Pinned> pinned;  // host memory that the card reaches by itself
 
 void memory_free_all(const void* context) {
   for (auto it = owners.begin(); it != owners.end();) {
@@ -23,8 +29,8 @@ void memory_free_all(const void* context) {
     }
   }
   for (auto it = pinned.begin(); it != pinned.end();) {
-    if (!context || it->second == context) {
-      free(it->first);
+    if (!context || it->second.context == context) {
+      if (it->second.ours) free(const_cast<char*>(it->first));
       it = pinned.erase(it);
     } else {
       ++it;
@@ -52,21 +58,42 @@ static CUresult fill(void* stream, CUdeviceptr to, const void* pattern, size_t w
   });
 }
 
+static bool is_pinned(const void* memory, size_t bytes) {
+  const char* start = static_cast<const char*>(memory);
+  auto next = pinned.upper_bound(start);
+  if (next == pinned.begin()) return false;
+  auto& [first, p] = *std::prev(next);
+  size_t offset = start - first;
+  return offset <= p.bytes && bytes <= p.bytes - offset;
+}
+
+// A driver reads memory that is not pinned before the call returns, and writes such memory before the call returns; so
+// the first goes wrong where somebody relies on the copy's being late, the second never runs beside anything. Neither
+// can be recorded.
 static CUresult to_device(void* stream, CUdeviceptr to, const void* from, size_t bytes) {
   if (!device_memory_contains(to, bytes) || (bytes && !from)) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<std::vector<char>> snapshot;
+  if (!is_pinned(from, bytes)) {
+    if (stream_is_capturing(stream)) return stream_capture_refuses(stream);
+    const char* first = static_cast<const char*>(from);
+    snapshot = std::make_shared<std::vector<char>>(first, first + bytes);
+  }
   return stream_submit(stream, [=] {
     if (CUresult rc = still_there(to, bytes)) return rc;
-    memmove(reinterpret_cast<void*>(to), from, bytes);
+    memmove(reinterpret_cast<void*>(to), snapshot ? snapshot->data() : from, bytes);
     return CUDA_SUCCESS;
   });
 }
 static CUresult to_host(void* stream, void* to, CUdeviceptr from, size_t bytes) {
   if (!device_memory_contains(from, bytes) || (bytes && !to)) return CUDA_ERROR_INVALID_VALUE;
-  return stream_submit(stream, [=] {
+  bool waits = !is_pinned(to, bytes);
+  if (waits && stream_is_capturing(stream)) return stream_capture_refuses(stream);
+  CUresult rc = stream_submit(stream, [=] {
     if (CUresult rc = still_there(from, bytes)) return rc;
     memmove(to, reinterpret_cast<const void*>(from), bytes);
     return CUDA_SUCCESS;
   });
+  return rc || !waits ? rc : stream_finish(stream);
 }
 static CUresult on_device(void* stream, CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   if (!device_memory_contains(to, bytes) || !device_memory_contains(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
@@ -95,6 +122,7 @@ DRIVER_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
 DRIVER_API cuMemFree_v2(CUdeviceptr address) {
   DRIVER_ENTER;
   if (address == 0) return CUDA_SUCCESS;
+  error_answered(CUDA_ERROR_OUT_OF_MEMORY);
   if (CUresult rc = capture_forbids()) return rc;
   if (CUresult rc = streams_finish()) return rc;  // freeing waits, as on a GPU
   owners.erase(address);
@@ -105,7 +133,8 @@ DRIVER_API cuMemFreeAsync(CUdeviceptr address, void*) { return cuMemFree_v2(addr
 DRIVER_API cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
   DRIVER_ENTER;
   *total_bytes = device_memory_total();
-  *free_bytes = device_memory_total() > device_memory_used() ? device_memory_total() - device_memory_used() : 0;
+  *free_bytes = device_memory_free_bytes();
+  error_answered(CUDA_ERROR_OUT_OF_MEMORY);
   return CUDA_SUCCESS;
 }
 DRIVER_API cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdeviceptr address) {
@@ -121,27 +150,39 @@ DRIVER_API cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdevicept
 DRIVER_API cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   DRIVER_ENTER;
   if (!memory || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult rc = capture_forbids()) return rc;
   if (CUresult rc = injected_at_allocation()) return rc;
   *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (!*memory) return CUDA_ERROR_OUT_OF_MEMORY;
-  pinned[*memory] = current_context();
+  pinned[static_cast<char*>(*memory)] = {current_context(), bytes, true};
   return CUDA_SUCCESS;
 }
 DRIVER_API cuMemAllocHost_v2(void** memory, size_t bytes) { return cuMemHostAlloc(memory, bytes, 0); }
 DRIVER_API cuMemFreeHost(void* memory) {
   DRIVER_ENTER;
-  if (!pinned.count(memory)) return CUDA_ERROR_INVALID_VALUE;
+  auto found = pinned.find(static_cast<char*>(memory));
+  if (found == pinned.end() || !found->second.ours) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult rc = capture_forbids()) return rc;
   if (CUresult rc = streams_finish()) return rc;
-  pinned.erase(memory);
+  pinned.erase(found);
   free(memory);
   return CUDA_SUCCESS;
 }
-DRIVER_API cuMemHostRegister_v2(void*, size_t, unsigned) {
+DRIVER_API cuMemHostRegister_v2(void* memory, size_t bytes, unsigned) {
   DRIVER_ENTER;
+  if (!memory || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult rc = capture_forbids()) return rc;
+  if (is_pinned(memory, 1)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  pinned[static_cast<char*>(memory)] = {current_context(), bytes, false};
   return CUDA_SUCCESS;
 }
-DRIVER_API cuMemHostUnregister(void*) {
+DRIVER_API cuMemHostUnregister(void* memory) {
   DRIVER_ENTER;
+  auto found = pinned.find(static_cast<char*>(memory));
+  if (found == pinned.end() || found->second.ours) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (CUresult rc = capture_forbids()) return rc;
+  if (CUresult rc = streams_finish()) return rc;
+  pinned.erase(found);
   return CUDA_SUCCESS;
 }
 

@@ -43,6 +43,7 @@ struct Stream {
   Clock next = {};
 };
 struct Event {
+  bool timed = true;  // false: made with CU_EVENT_DISABLE_TIMING
   bool recorded = false;
   std::chrono::steady_clock::time_point time;
   std::shared_ptr<Capture> capture;  // where it was recorded last; then it marks a place, and has no time
@@ -85,7 +86,7 @@ static void run_until(Stream* s, size_t count) {
     }
     CUresult rc = sticky_error ? CUDA_SUCCESS : step.work();
     s->done++;
-    if (rc && !sticky_error) sticky_error = rc;
+    if (rc) fail_context(rc);
   }
 }
 static void run_until(const Clock& clock) {
@@ -142,6 +143,42 @@ static CUresult default_stream_forbidden() {
     if (s->capture && !(s->flags & 1)) return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   }
   return CUDA_SUCCESS;
+}
+
+bool stream_is_capturing(void* stream) {
+  return valid(stream) && own(stream) && own(stream)->capture;
+}
+CUresult stream_capture_refuses(void* stream) {
+  return invalidate(*own(stream)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+CUresult stream_finish(void* stream) {
+  if (!valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* s = own(stream);
+  if (!s) {
+    if (CUresult rc = default_stream_forbidden()) return rc;
+    run_all(true);
+    return sticky_error;
+  }
+  if (s->capture) return stream_capture_refuses(stream);
+  run_until(s, SIZE_MAX);
+  return sticky_error;
+}
+
+/** Whether all is done that an event marks. */
+static bool is_done(const Clock& clock) {
+  for (auto& [number, count] : clock) {
+    Stream* s = numbered(number);
+    if (s && s->done < count) return false;
+  }
+  return true;
+}
+/** Lets one step of what a clock counts run, as somebody who asks again and again must not wait for ever. */
+static void run_one(const Clock& clock) {
+  for (auto& [number, count] : clock) {
+    Stream* s = numbered(number);
+    if (s && s->done < count) return run_until(s, s->done + 1);
+  }
 }
 
 CUresult stream_submit(void* stream, std::function<CUresult()> work) {
@@ -211,18 +248,17 @@ DRIVER_API cuStreamDestroy_v2(Stream* stream) {
 }
 DRIVER_API cuStreamSynchronize(void* stream) {
   DRIVER_ENTER;
+  return stream_finish(stream);
+}
+DRIVER_API cuStreamQuery(void* stream) {
+  DRIVER_ENTER;
   if (!valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
   Stream* s = own(stream);
-  if (!s) {
-    if (CUresult rc = default_stream_forbidden()) return rc;
-    run_all(true);
-    return sticky_error;
-  }
-  if (s->capture) return invalidate(*s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  run_until(s, SIZE_MAX);
-  return sticky_error;
+  if (!s || s->capture) return stream_finish(stream);
+  if (s->queue.empty()) return sticky_error;
+  run_until(s, s->done + 1);
+  return sticky_error ? sticky_error : CUDA_ERROR_NOT_READY;
 }
-DRIVER_API cuStreamQuery(void* stream) { return cuStreamSynchronize(stream); }
 /** An event that was never recorded is no reason to wait. */
 DRIVER_API cuStreamWaitEvent(void* stream, Event* event, unsigned) {
   DRIVER_ENTER;
@@ -257,9 +293,10 @@ DRIVER_API cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
 
 // ---- events; elapsed times are the emulator's, which say nothing about a GPU ----
 
-DRIVER_API cuEventCreate(Event** event, unsigned) {
+DRIVER_API cuEventCreate(Event** event, unsigned flags) {
   DRIVER_ENTER;
   *event = new Event;
+  (*event)->timed = !(flags & 2);
   events.insert(*event);
   return CUDA_SUCCESS;
 }
@@ -275,11 +312,11 @@ DRIVER_API cuEventRecord(Event* event, void* stream) {
   Stream* s = own(stream);
   if (s && s->capture) {
     if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    *event = {false, {}, s->capture, s->capture->clocks[s->number]};
+    *event = {event->timed, false, {}, s->capture, s->capture->clocks[s->number]};
     return CUDA_SUCCESS;
   }
   if (CUresult rc = s ? CUDA_SUCCESS : default_stream_forbidden()) return rc;
-  *event = {true, std::chrono::steady_clock::now(), nullptr, s ? s->next : Clock()};
+  *event = {event->timed, true, std::chrono::steady_clock::now(), nullptr, s ? s->next : Clock()};
   return CUDA_SUCCESS;
 }
 DRIVER_API cuEventRecordWithFlags(Event* event, void* stream, unsigned) { return cuEventRecord(event, stream); }
@@ -290,10 +327,20 @@ DRIVER_API cuEventSynchronize(Event* event) {
   run_until(event->clock);
   return sticky_error;
 }
-DRIVER_API cuEventQuery(Event* event) { return cuEventSynchronize(event); }
+DRIVER_API cuEventQuery(Event* event) {
+  DRIVER_ENTER;
+  if (!events.count(event)) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture) return invalidate(*event->capture, CUDA_ERROR_CAPTURED_EVENT);
+  if (is_done(event->clock)) return sticky_error;
+  run_one(event->clock);
+  return sticky_error ? sticky_error : CUDA_ERROR_NOT_READY;
+}
 DRIVER_API cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
   DRIVER_ENTER;
-  if (!events.count(start) || !events.count(end) || !start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
+  for (Event* e : {start, end}) {
+    if (!events.count(e) || !e->recorded || !e->timed) return CUDA_ERROR_INVALID_HANDLE;
+  }
+  if (!is_done(start->clock) || !is_done(end->clock)) return CUDA_ERROR_NOT_READY;
   *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
   return CUDA_SUCCESS;
 }

@@ -31,7 +31,9 @@ static int newest_ptx(int driver_version) {
 }
 
 static CUresult read_ptx(const char* text, Image* result) {
+  if (!card.jit) return CUDA_ERROR_JIT_COMPILER_NOT_FOUND;
   std::string ptx(text);
+  result->bytes = ptx.size();
   size_t at = ptx.find(".version ");
   if (at == std::string::npos || ptx.find(".target ") == std::string::npos) return CUDA_ERROR_INVALID_PTX;
   double version = atof(ptx.c_str() + at + strlen(".version "));
@@ -73,6 +75,7 @@ static CUresult read_cubin(const char* bytes, Image* result) {
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
   const char* sections = bytes + header.e_shoff;
+  result->bytes = header.e_shoff + static_cast<size_t>(header.e_shnum) * header.e_shentsize;
   auto section = [&](int i) {
     Elf64_Shdr s;
     memcpy(&s, sections + static_cast<size_t>(i) * header.e_shentsize, sizeof s);

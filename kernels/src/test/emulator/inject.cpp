@@ -4,14 +4,19 @@
 
 namespace emu {
 
-static long long allocations_before = -1, kernels_before = -1;
-static CUresult kernel_error;
+static long long allocations_before = -1, kernels_before = -1, calls_before = -1;
+static CUresult kernel_error, call_error;
 
 /** Counts down to the one that fails; there is one failure for each request. */
 static bool due(long long* before) { return *before >= 0 && (*before)-- == 0; }
 
 CUresult injected_at_allocation() { return due(&allocations_before) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS; }
 CUresult injected_at_kernel() { return due(&kernels_before) ? kernel_error : CUDA_SUCCESS; }
+CUresult injected_at_call() {
+  if (!due(&calls_before)) return CUDA_SUCCESS;
+  process_error = call_error;  // it does not come back
+  return call_error;
+}
 
 OtherMachine other_machine;
 
@@ -37,6 +42,13 @@ DRIVER_API emu_fail_kernel(long long after, int error) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   kernels_before = after;
   kernel_error = static_cast<CUresult>(error);
+  return CUDA_SUCCESS;
+}
+/** Lets the card disappear at a call that needs a context or makes one, after so many more; below 0: not at all. */
+DRIVER_API emu_lose_card(long long after, int error) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  calls_before = after;
+  call_error = static_cast<CUresult>(error);
   return CUDA_SUCCESS;
 }
 /** How many more are to succeed, or below 0 if the failure has come or none was asked for. */

@@ -15,4 +15,6 @@ CUresult injected_at_kernel();
 typedef int (*OtherMachine)(const char* kernel, const unsigned* shape, void* const* parameters);
 /** What runs kernels instead of the emulator, or null. */
 extern OtherMachine other_machine;
+/** The error that a call finds its card gone with. */
+CUresult injected_at_call();
 }  // namespace emu

@@ -56,7 +56,7 @@ public record CudaDriver(int version, List<String> cards, String problem) {
       int version =
           call(driver, "cuDriverGetVersion", out) == 0 ? out.get(ValueLayout.JAVA_INT, 0) : 0;
       if (rc != 0 && rc != NO_DEVICE) {
-        return new CudaDriver(version, List.of(), "cuInit failed with error %d".formatted(rc));
+        return new CudaDriver(version, List.of(), "cuInit failed: " + words(driver, rc, arena));
       }
       List<String> cards = new ArrayList<>();
       boolean counted = rc == 0 && call(driver, "cuDeviceGetCount", out) == 0;
@@ -68,6 +68,15 @@ public record CudaDriver(int version, List<String> cards, String problem) {
       }
       return new CudaDriver(version, cards, cards.isEmpty() ? "no card" : "");
     }
+  }
+
+  /** What the driver says of an error. */
+  private static String words(SymbolLookup driver, int rc, Arena arena) {
+    MemorySegment out = arena.allocate(ValueLayout.ADDRESS);
+    return call(driver, "cuGetErrorString", rc, out) == 0
+        ? "%s (error %d)"
+            .formatted(out.get(ValueLayout.ADDRESS, 0).reinterpret(1 << 16).getString(0), rc)
+        : "error %d".formatted(rc);
   }
 
   /** One line for people. */

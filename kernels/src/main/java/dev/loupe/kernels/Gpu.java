@@ -33,8 +33,11 @@ import org.jspecify.annotations.Nullable;
  * calls are not handed over one by one.
  */
 public final class Gpu implements AutoCloseable {
-  /** Driver that understands the oldest images we ship; CUDA 11.0 came with driver 450. */
-  private static final int MIN_DRIVER = 11_000;
+  /** The oldest driver with every function that JCuda 12 calls by the name of CUDA 12. */
+  private static final int MIN_DRIVER = 12_000;
+
+  /** The name by which people know it. */
+  private static final String MIN_DRIVER_NAME = "525";
 
   private static final int MIN_COMPUTE_CAPABILITY = 75;
 
@@ -95,6 +98,7 @@ public final class Gpu implements AutoCloseable {
   static Gpu open(int device, ImageSource images) {
     CudaDriver driver = CudaDriver.find();
     requireUsable(driver, device);
+    requireFunctions();
     JCudaLibrary.load(JCudaDriver.class, "JCudaDriver");
     Gpu gpu = new Gpu(driver, device, images);
     gpu.thread.run(() -> gpu.start(device));
@@ -111,7 +115,7 @@ public final class Gpu implements AutoCloseable {
       throw new GpuException(
           "no GPU can be used: the NVIDIA driver is too old, it supports CUDA %s and %s is needed;"
                   .formatted(CudaDriver.dotted(driver.version()), CudaDriver.dotted(MIN_DRIVER))
-              + " update it, or run on the CPU");
+              + " update it to %s or newer, or run on the CPU".formatted(MIN_DRIVER_NAME));
     }
     int count = driver.cards().size();
     if (count == 0) {
@@ -124,6 +128,17 @@ public final class Gpu implements AutoCloseable {
           "there is no GPU %d: this machine has %d, numbered from 0 (%s)"
               .formatted(device, count, String.join(", ", driver.cards())));
     }
+  }
+
+  private static void requireFunctions() {
+    CudaDriver.library()
+        .flatMap(DriverFunctions::missing)
+        .ifPresent(
+            function -> {
+              throw new GpuException(
+                  "no GPU can be used: the NVIDIA driver lacks %s; update it to %s or newer, or run on the CPU"
+                      .formatted(function, MIN_DRIVER_NAME));
+            });
   }
 
   private void start(int ordinal) {
@@ -305,10 +320,7 @@ public final class Gpu implements AutoCloseable {
 
   void free(DeviceBuffer buffer) {
     if (buffers.remove(buffer)) {
-      int rc = JCudaDriver.cuMemFree(buffer.pointer());
-      if (!failed) {
-        check(rc, "freeing " + buffer);
-      }
+      released(JCudaDriver.cuMemFree(buffer.pointer()), "freeing " + buffer);
     }
   }
 
@@ -474,10 +486,10 @@ public final class Gpu implements AutoCloseable {
               check(JCudaDriver.cuEventSynchronize(after), "waiting for the GPU");
               check(JCudaDriver.cuEventElapsedTime(elapsed, before, after), "reading the time");
             } finally {
-              JCudaDriver.cuEventDestroy(after);
+              released(JCudaDriver.cuEventDestroy(after), "freeing an event");
             }
           } finally {
-            JCudaDriver.cuEventDestroy(before);
+            released(JCudaDriver.cuEventDestroy(before), "freeing an event");
           }
         });
     return elapsed[0];
@@ -507,14 +519,17 @@ public final class Gpu implements AutoCloseable {
     if (!hasContext) {
       return;
     }
-    int rc = failed ? 0 : JCudaDriver.cuCtxSynchronize();
-    // the context takes these with it; a card with ten contexts finds them earlier
-    buffers.forEach(b -> JCudaDriver.cuMemFree(b.pointer()));
-    pinned.forEach(HostBuffer::free);
-    modules.values().forEach(JCudaDriver::cuModuleUnload);
-    JCudaDriver.cuStreamDestroy(stream);
-    JCudaDriver.cuCtxDestroy(context);
-    check(rc, "waiting for the GPU to close it");
+    try {
+      released(JCudaDriver.cuCtxSynchronize(), "waiting for the GPU to close it");
+      // the context takes these with it; a card with ten contexts finds them earlier
+      buffers.forEach(b -> released(JCudaDriver.cuMemFree(b.pointer()), "freeing " + b));
+      pinned.forEach(HostBuffer::free);
+      modules.values().forEach(m -> released(JCudaDriver.cuModuleUnload(m), "freeing kernels"));
+      released(JCudaDriver.cuStreamDestroy(stream), "freeing a stream");
+    } finally {
+      int rc = JCudaDriver.cuCtxDestroy(context);
+      released(rc, "closing the GPU");
+    }
   }
 
   /** A new stream beside the GPU's own one. */
@@ -557,6 +572,13 @@ public final class Gpu implements AutoCloseable {
     }
   }
 
+  /** Throws if {@code rc}, of giving something back, says more than that the context is lost. */
+  void released(int rc, String what) {
+    if (!failed) {
+      check(rc, what);
+    }
+  }
+
   /** What to throw for result {@code rc} of {@code what}. */
   GpuException failure(int rc, String what) {
     String message = "%s failed: %s".formatted(what, describe(rc));
@@ -565,16 +587,20 @@ public final class Gpu implements AutoCloseable {
     }
     if (isSticky(rc)) {
       failed = true;
-      message += "; the GPU must be closed" + (last == null ? "" : ", it last ran " + last);
+      message +=
+          hasContext
+              ? "; the GPU must be closed" + (last == null ? "" : ", it last ran " + last)
+              : "; no GPU can be used in this process any more";
     }
     return new GpuException(message);
   }
 
-  private static String describe(int rc) {
+  /** What the driver says of an error. */
+  static String describe(int rc) {
     String[] text = new String[1];
-    int known = JCudaDriver.cuGetErrorString(rc, text);
-    String code = CUresult.stringFor(rc);
-    return known == 0 && text[0] != null ? text[0] + " (" + code + ")" : code;
+    String[] name = new String[1];
+    int known = JCudaDriver.cuGetErrorString(rc, text) | JCudaDriver.cuGetErrorName(rc, name);
+    return known == 0 ? text[0] + " (" + name[0] + ")" : "error " + rc;
   }
 
   /** True for the errors that end a context: those of a kernel, and of a card that is lost. */

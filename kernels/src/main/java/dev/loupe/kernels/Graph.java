@@ -21,16 +21,27 @@ public final class Graph extends DriverObject {
         "beginning to record a graph");
     CUgraph graph = new CUgraph();
     try {
-      int rc;
-      try {
-        work.run();
-      } finally {
-        rc = JCudaDriver.cuStreamEndCapture(gpu.stream(), graph);
-      }
-      gpu.check(rc, "recording a graph");
+      work.run();
+    } catch (RuntimeException | Error e) {
+      giveUp(graph, e);
+      throw e;
+    }
+    gpu.check(JCudaDriver.cuStreamEndCapture(gpu.stream(), graph), "recording a graph");
+    try {
       gpu.check(JCudaDriver.cuGraphInstantiate(executable, graph, 0), "preparing a graph");
     } finally {
-      JCudaDriver.cuGraphDestroy(graph); // refuses one that was not made, which is no harm
+      gpu.released(JCudaDriver.cuGraphDestroy(graph), "freeing a recording");
+    }
+  }
+
+  /** Ends the recording, so that the stream is of use again. */
+  private void giveUp(CUgraph graph, Throwable failure) {
+    int rc = JCudaDriver.cuStreamEndCapture(gpu.stream(), graph);
+    if (rc == 0) {
+      rc = JCudaDriver.cuGraphDestroy(graph);
+    }
+    if (rc != 0) {
+      failure.addSuppressed(gpu.failure(rc, "ending a recording"));
     }
   }
 
@@ -49,6 +60,6 @@ public final class Graph extends DriverObject {
 
   @Override
   void destroy() {
-    JCudaDriver.cuGraphExecDestroy(executable);
+    gpu.released(JCudaDriver.cuGraphExecDestroy(executable), "freeing a graph");
   }
 }

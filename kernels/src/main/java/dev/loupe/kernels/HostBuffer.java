@@ -84,7 +84,7 @@ public final class HostBuffer implements AutoCloseable {
     if (!freed) {
       freed = true;
       arena.close();
-      JCudaDriver.cuMemFreeHost(pointer);
+      gpu.released(JCudaDriver.cuMemFreeHost(pointer), "freeing pinned memory");
     }
   }
 }

@@ -1,20 +1,18 @@
 package dev.loupe.kernels;
 
+import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
-import java.util.Arrays;
 import java.util.stream.Collectors;
-import jcuda.Pointer;
 import jcuda.driver.CUfunction;
 import jcuda.driver.CUfunction_attribute;
 import jcuda.driver.CUjit_option;
 import jcuda.driver.CUmodule;
-import jcuda.driver.CUresult;
 import jcuda.driver.JCudaDriver;
 import jcuda.driver.JITOptions;
 
 /** One entry point of a loaded module; lives as long as its {@link Gpu}. */
 public final class Kernel {
-  /** What a block gets without asking for more. */
+  /** What a block gets without asking for more, static and dynamic. */
   private static final int SHARED_BYTES = 48 * 1024;
 
   private static final int LOG_BYTES = 8 * 1024;
@@ -25,7 +23,7 @@ public final class Kernel {
   private final int maxThreads;
   private final int registers;
   private final int staticSharedBytes;
-  private int sharedBytes = SHARED_BYTES; // that blocks may have now
+  private int sharedBytes; // dynamic ones that blocks may have now
 
   /** On the GPU's thread. */
   private Kernel(Gpu gpu, String name, Handle handle) {
@@ -35,6 +33,7 @@ public final class Kernel {
     maxThreads = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     registers = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS);
     staticSharedBytes = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+    sharedBytes = SHARED_BYTES - staticSharedBytes;
   }
 
   private int attribute(int attribute) {
@@ -111,10 +110,7 @@ public final class Kernel {
   static Kernel of(Gpu gpu, CUmodule module, String file, String name) {
     Handle handle = new Handle();
     int rc = JCudaDriver.cuModuleGetFunction(handle, module, name);
-    if (rc == CUresult.CUDA_ERROR_NOT_FOUND) {
-      throw new GpuException("there is no kernel %s in %s.cu".formatted(name, file));
-    }
-    gpu.check(rc, "finding the kernel " + name);
+    gpu.check(rc, "finding the kernel %s in %s.cu".formatted(name, file));
     return new Kernel(gpu, name, handle);
   }
 
@@ -125,29 +121,21 @@ public final class Kernel {
         "loading the kernels of %s.cu on %s (compute capability %d.%d)"
             .formatted(
                 file, gpu.name(), gpu.computeCapability() / 10, gpu.computeCapability() % 10);
-    if (image.length < 4) {
-      throw new GpuException("%s failed: the image has %d bytes".formatted(what, image.length));
-    }
-    if (!isText(image)) {
-      gpu.check(JCudaDriver.cuModuleLoadData(module, image), what);
-      return module;
-    }
-    byte[] text = Arrays.copyOf(image, image.length + 1); // ends with a zero
     JITOptions options = new JITOptions();
     options.putInt(CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES);
     options.putBytes(CUjit_option.CU_JIT_ERROR_LOG_BUFFER, new byte[LOG_BYTES]);
-    int rc = JCudaDriver.cuModuleLoadDataJIT(module, Pointer.to(text), options);
+    int rc;
+    try (Arena arena = Arena.ofConfined()) {
+      HostPointer copy = KernelImage.copy(image, arena).pointer();
+      rc = JCudaDriver.cuModuleLoadDataJIT(module, copy, options);
+    } catch (GpuException e) {
+      throw new GpuException("%s failed: %s".formatted(what, e.getMessage()), e);
+    }
     if (rc != 0) {
       String log = readable(options.getBytes(CUjit_option.CU_JIT_ERROR_LOG_BUFFER));
       throw gpu.failure(rc, what + (log.isEmpty() ? "" : " (" + log + ")"));
     }
     return module;
-  }
-
-  private static boolean isText(byte[] image) {
-    boolean elf = image[0] == 0x7f && image[1] == 'E' && image[2] == 'L' && image[3] == 'F';
-    boolean fatbin = image[0] == 0x50 && image[1] == (byte) 0xed && image[2] == 0x55;
-    return !elf && !fatbin;
   }
 
   /** A compiler's log on one line. */

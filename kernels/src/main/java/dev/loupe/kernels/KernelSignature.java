@@ -11,7 +11,9 @@ import java.util.Optional;
 
 /**
  * What the driver knows of a kernel's parameters: {@code cuFuncGetParamInfo}, since CUDA 12.4;
- * JCuda lacks it. A wrong list would have the driver read past the parameter block.
+ * JCuda lacks it. A wrong list would have the driver read past the parameter block. That a kernel
+ * has more than were declared cannot be asked without an error of the driver; the emulator, which
+ * runs every kernel, refuses such a launch.
  */
 final class KernelSignature {
   /**
@@ -42,15 +44,20 @@ final class KernelSignature {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment offset = arena.allocate(ValueLayout.JAVA_LONG);
       MemorySegment size = arena.allocate(ValueLayout.JAVA_LONG);
-      for (int i = 0; i <= declared.length; i++) {
+      for (int i = 0; i < declared.length; i++) {
         int rc =
             (int) PARAM_INFO.get().invokeExact(kernel.handle().address(), (long) i, offset, size);
-        long actual = rc == 0 ? size.get(ValueLayout.JAVA_LONG, 0) : 0; // 0: there is no such
-        long expected = i < declared.length ? declared[i].bytes() : 0;
-        if (actual != expected) {
+        if (rc != 0) {
+          throw new GpuException(
+              "%s: parameter %d is declared in %s, and the kernel has none: %s"
+                  .formatted(kernel.name(), i, Arrays.toString(declared), Gpu.describe(rc)));
+        }
+        long actual = size.get(ValueLayout.JAVA_LONG, 0);
+        if (actual != declared[i].bytes()) {
           throw new GpuException(
               "%s: parameter %d has %d bytes, and is declared with %d in %s"
-                  .formatted(kernel.name(), i, actual, expected, Arrays.toString(declared)));
+                  .formatted(
+                      kernel.name(), i, actual, declared[i].bytes(), Arrays.toString(declared)));
         }
       }
     } catch (GpuException e) {

@@ -12,8 +12,8 @@ import org.jspecify.annotations.Nullable;
  * a launch allocates nothing.
  *
  * <pre>
- *   block:  | address of value 0 | address of value 1 | ... | value 0 | value 1 | ... |
- *             8 bytes each, what cuLaunchKernel takes          8 bytes each
+ *   block:  | address of value 0 | address of value 1 | ... | null | value 0 | value 1 | ... |
+ *             8 bytes each, what cuLaunchKernel takes                  8 bytes each
  * </pre>
  *
  * <p>Not for two threads at once: {@code set} and {@code run} of one launch belong together.
@@ -50,10 +50,10 @@ public final class Launch {
     this.parameters = parameters.clone();
     this.buffers = new DeviceBuffer[n];
     this.isSet = new boolean[n];
-    this.block = Arena.ofAuto().allocate(Math.max(1, 2L * n) * SLOT, SLOT);
+    this.block = Arena.ofAuto().allocate((2L * n + 1) * SLOT, SLOT);
     this.blockPointer = new HostPointer(block.address());
     for (int i = 0; i < n; i++) {
-      long value = block.address() + (long) (n + i) * SLOT;
+      long value = block.address() + (long) (n + 1 + i) * SLOT;
       block.set(ValueLayout.JAVA_LONG, (long) i * SLOT, value);
     }
     gpu.run(() -> KernelSignature.check(kernel, this.parameters));
@@ -109,7 +109,7 @@ public final class Launch {
               .formatted(kernel.name(), i, kind, Arrays.toString(parameters)));
     }
     isSet[i] = true;
-    return (long) (parameters.length + i) * SLOT;
+    return (long) (parameters.length + 1 + i) * SLOT;
   }
 
   /**
@@ -178,12 +178,13 @@ public final class Launch {
             && blockX <= MAX_BLOCK
             && blockY <= MAX_BLOCK
             && blockX * blockY <= kernel.maxThreads();
-    boolean shared = sharedBytes >= 0 && sharedBytes <= gpu.maxSharedBytes();
+    int mostShared = gpu.maxSharedBytes() - kernel.staticSharedBytes();
+    boolean shared = sharedBytes >= 0 && sharedBytes <= mostShared;
     if (!grid || !threads || !shared) {
       throw new IllegalArgumentException(
           "cannot launch %s: grids go to 2147483647 x 65535 x 65535, its blocks to %d threads, and"
                   .formatted(this, kernel.maxThreads())
-              + " shared memory on this GPU to %d bytes".formatted(gpu.maxSharedBytes()));
+              + " shared memory on this GPU to %d bytes".formatted(mostShared));
     }
   }
 

@@ -51,6 +51,6 @@ public final class Mark extends DriverObject {
 
   @Override
   void destroy() {
-    JCudaDriver.cuEventDestroy(event);
+    gpu.released(JCudaDriver.cuEventDestroy(event), "freeing an event");
   }
 }

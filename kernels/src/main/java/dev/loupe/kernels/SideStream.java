@@ -32,6 +32,6 @@ public final class SideStream extends DriverObject {
 
   @Override
   void destroy() {
-    JCudaDriver.cuStreamDestroy(stream);
+    gpu.released(JCudaDriver.cuStreamDestroy(stream), "freeing a stream");
   }
 }

@@ -102,7 +102,9 @@ final class Emulator {
 
   /** The card that is pretended unless a test asks for another. */
   static void usualCard() {
-    card(80, 13000, 1, 8L << 30);
+    card(80, 13000, 1, -1);
+    memory(8L << 30);
+    jit(true);
   }
 
   /** Lets a kernel end its context with a CUDA error, after so many that succeed. */
@@ -120,6 +122,56 @@ final class Emulator {
         "emu_other_machine",
         FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS),
         machine);
+  }
+
+  /** Lets the card disappear with a CUDA error, after so many calls that succeed. */
+  static void loseCard(long after, int error) {
+    call(
+        "emu_lose_card",
+        FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT),
+        after,
+        error);
+  }
+
+  /**
+   * Lets contexts open again, as in a new process, after an error that ended CUDA in this one.
+   */
+  static void revive() {
+    call("emu_revive", FunctionDescriptor.of(ValueLayout.JAVA_INT));
+  }
+
+  /** A card of so many bytes, of which a context and modules take their part. */
+  static void memory(long bytes) {
+    call(
+        "emu_memory", FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG), bytes);
+  }
+
+  /** Whether the driver has its compiler of PTX. */
+  static void jit(boolean there) {
+    call(
+        "emu_jit",
+        FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
+        there ? 1 : 0);
+  }
+
+  /** 1: work waits until somebody waits for it; 0: it runs when it is put on a stream. */
+  static void lateStreams(boolean late) {
+    call(
+        "emu_late_streams",
+        FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
+        late ? 1 : 0);
+  }
+
+  /** An error of the driver that nobody has asked about; empty if there is none. */
+  static String unreported() {
+    MemorySegment text =
+        (MemorySegment) call("emu_unreported", FunctionDescriptor.of(ValueLayout.ADDRESS));
+    return text.address() == 0 ? "" : text.reinterpret(1 << 16).getString(0);
+  }
+
+  /** Forgets errors, after tests of what the driver refuses. */
+  static void forgetErrors() {
+    call("emu_forget_errors", FunctionDescriptor.of(ValueLayout.JAVA_INT));
   }
 
   /** Device allocations that were not freed, in the whole process. */

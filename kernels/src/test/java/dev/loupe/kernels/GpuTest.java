@@ -36,7 +36,7 @@ class GpuTest {
       assertTrue(gpu.multiprocessors() > 0);
       assertTrue(gpu.maxSharedBytes() >= 64 * 1024, "" + gpu.maxSharedBytes());
       assertTrue(gpu.freeBytes() > 0 && gpu.freeBytes() <= gpu.totalBytes());
-      assertTrue(gpu.driverVersion() >= 11_000, "" + gpu.driverVersion());
+      assertTrue(gpu.driverVersion() >= 12_000, "" + gpu.driverVersion());
     }
   }
 
@@ -51,10 +51,10 @@ class GpuTest {
   @OnDevice(emulated = true)
   void refusesDriversAndCardsThatWillNotDo() {
     try {
-      Emulator.card(-1, 10_020, -1, -1);
+      Emulator.card(-1, 11_080, -1, -1);
       assertEquals(
-          "no GPU can be used: the NVIDIA driver is too old, it supports CUDA 10.2 and 11.0 is"
-              + " needed; update it, or run on the CPU",
+          "no GPU can be used: the NVIDIA driver is too old, it supports CUDA 11.8 and 12.0 is"
+              + " needed; update it to 525 or newer, or run on the CPU",
           Refusal.of(() -> Gpu.open(0)));
       Emulator.card(-1, 13_000, 0, -1);
       assertEquals(
@@ -126,7 +126,8 @@ class GpuTest {
       assertEquals("pointwise_residual_f32", kernel.name());
       assertSame(kernel, gpu.kernel("pointwise", "pointwise_residual_f32"));
       assertEquals(
-          "there is no kernel pointwise_residual_f99 in pointwise.cu",
+          "finding the kernel pointwise_residual_f99 in pointwise.cu failed: named symbol not found"
+              + " (CUDA_ERROR_NOT_FOUND)",
           Refusal.of(() -> gpu.kernel("pointwise", "pointwise_residual_f99")));
     }
   }

@@ -1,12 +1,19 @@
 package dev.loupe.kernels;
 
+import static dev.loupe.kernels.Parameter.LONG;
+import static dev.loupe.kernels.Parameter.POINTER;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.util.Arrays;
+import java.util.List;
 import jcuda.Pointer;
 import jcuda.driver.CUevent;
 import jcuda.driver.CUgraph;
@@ -124,6 +131,69 @@ class GraphTest {
     assertArrayEquals(expected, actual);
   }
 
+  /** What waits, loads or allocates has no place in a recording, and the stream is well after it. */
+  @Test
+  @OnDevice(emulated = true)
+  void whatCannotBeRecordedIsSaid() {
+    Emulator.card(-1, 12_020, -1, -1); // newer drivers load kernels in a recording
+    try (Gpu old = Emulator.open();
+        DeviceBuffer buffer = old.allocate(Element.F32, 2 * N)) {
+      Kernel kernel = old.kernel("pointwise", "pointwise_residual_f32");
+      Launch known = new Launch(kernel, POINTER, POINTER, LONG);
+      known.set(0, buffer).set(1, buffer.slice(N, N)).set(2, (long) N);
+      List<Runnable> refused =
+          List.of(
+              () -> old.kernel("embedding", "embedding_v1_f32"),
+              () -> old.pin(BYTES).close(),
+              () -> old.allocate(Element.F32, N).close(),
+              old::synchronize,
+              () -> buffer.upload(new float[N]),
+              () -> buffer.download(new float[N]));
+      for (Runnable work : refused) {
+        String message = Refusal.of(() -> old.record(work).close());
+        assertTrue(message.contains("CUDA_ERROR_STREAM_CAPTURE_"), message);
+        buffer.fill((byte) 0);
+        known.run(1, 1, 1, 256, 1, 0);
+        old.synchronize();
+      }
+      try (Graph graph = old.record(() -> known.run(1, 1, 1, 256, 1, 0))) {
+        graph.launch();
+        old.synchronize();
+      }
+    } finally {
+      Emulator.usualCard();
+    }
+  }
+
+  /** Copies of memory that is not pinned are as in CUDA: read at the call, done at its return. */
+  @Test
+  @OnDevice(emulated = true)
+  void whatIsNotPinnedIsCopiedAtTheCall() {
+    Emulator.lateStreams(true);
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment host = arena.allocate(BYTES, 64);
+      HostPointer pointer = new HostPointer(host.address());
+      gpu.run(
+          () -> {
+            host.set(ValueLayout.JAVA_FLOAT, 0, 3);
+            check(JCudaDriver.cuMemcpyHtoDAsync(x.pointer(), pointer, BYTES, gpu.stream()));
+            host.set(ValueLayout.JAVA_FLOAT, 0, 4); // too late for the copy
+            check(JCudaDriver.cuMemcpyDtoHAsync(pointer, x.pointer(), BYTES, gpu.stream()));
+            assertEquals(3, host.get(ValueLayout.JAVA_FLOAT, 0));
+            floats(in).put(0, 5);
+            check(JCudaDriver.cuMemcpyHtoDAsync(x.pointer(), in, BYTES, gpu.stream()));
+            floats(in).put(0, 6); // in time: the copy is yet to run
+            check(JCudaDriver.cuMemcpyDtoHAsync(out, x.pointer(), BYTES, gpu.stream()));
+            assertEquals(600, JCudaDriver.cuStreamQuery(gpu.stream()));
+            gpu.synchronize();
+            assertEquals(6, floats(out).get(0));
+            assertEquals(0, JCudaDriver.cuStreamQuery(gpu.stream()));
+          });
+    } finally {
+      Emulator.lateStreams(false);
+    }
+  }
+
   @Test
   void aWaitInACaptureIsRefused() {
     gpu.run(
@@ -134,5 +204,8 @@ class GraphTest {
           assertEquals(901, JCudaDriver.cuStreamEndCapture(gpu.stream(), new CUgraph()));
           gpu.synchronize();
         });
+    if (Emulator.isDriver()) {
+      Emulator.forgetErrors();
+    }
   }
 }

@@ -245,14 +245,25 @@ class LaunchTest {
     Kernel kernel = gpu.kernel("pointwise", "pointwise_residual_f32");
     for (Parameter[] wrong :
         new Parameter[][] {
-          {},
-          {POINTER, POINTER},
           {POINTER, POINTER, INT},
           {POINTER, POINTER, LONG, FLOAT},
           {POINTER, FLOAT, LONG}
         }) {
       String message = Refusal.of(() -> new Launch(kernel, wrong));
       assertTrue(message.startsWith("pointwise_residual_f32: parameter "), message);
+    }
+  }
+
+  /** The driver cannot be asked how many there are; a real one would read past the block. */
+  @Test
+  @OnDevice(emulated = true)
+  void fewerParametersThanTheKernelsAreFoundOnTheEmulator() {
+    Kernel kernel = gpu.kernel("pointwise", "pointwise_residual_f32");
+    List<Launch> wrong =
+        List.of(new Launch(kernel), new Launch(kernel, POINTER, POINTER).set(0, x).set(1, y));
+    for (Launch launch : wrong) {
+      String message = Refusal.of(() -> launch.run(1, 1, 1, 256, 1, 0));
+      assertTrue(message.contains("CUDA_ERROR_INVALID_VALUE"), message);
     }
   }
 
@@ -274,6 +285,10 @@ class LaunchTest {
     assertThrows(GpuException.class, () -> launch.run(1, 1, 1, 256, 1, 0));
     x.close();
     gpu.close();
+    assertTrue(
+        Refusal.of(Emulator::open).contains("no GPU can be used in this process any more"),
+        "as CUDA has it after an illegal address");
+    Emulator.revive();
     try (Gpu again = Emulator.open();
         DeviceBuffer z = again.allocate(Element.F32, 1)) {
       z.upload(new float[] {5});

@@ -81,6 +81,20 @@ class MicroBenchmarkTest {
     }
   }
 
+  /** Drivers before 12.3 load no kernels while a graph is recorded. */
+  @Test
+  @OnDevice(emulated = true)
+  void anOlderDriverRecordsTheNodes() {
+    Emulator.card(-1, 12_020, -1, -1);
+    try (Gpu old = Emulator.open()) {
+      List<String> lines = new ArrayList<>();
+      new MicroBenchmark(old).time(MicroBenchmark.Edge.NODE, 2, 3, 1, lines::add);
+      assertEquals(1, lines.size());
+    } finally {
+      Emulator.usualCard();
+    }
+  }
+
   @Test
   @OnDevice(emulated = true)
   void theBenchmarkHasALineForEach() {
