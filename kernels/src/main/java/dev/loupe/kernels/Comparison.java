@@ -40,11 +40,15 @@ final class Comparison implements AutoCloseable {
     for (Variant v : KernelCatalogue.of(family)) {
       for (Element element : Element.values()) {
         if (v.supports(element, gpu.computeCapability())) {
-          variant = v.name() + " " + element.suffix();
-          test.run(v, element);
+          one(v, element, test);
         }
       }
     }
+  }
+
+  void one(Variant v, Element element, Case test) {
+    variant = v.name() + " " + element.suffix();
+    test.run(v, element);
   }
 
   SelfTest.Finding finding(String family) {
@@ -156,6 +160,13 @@ final class Comparison implements AutoCloseable {
   /** Exactly these. */
   void compare(String what, DeviceBuffer buffer, int... expected) {
     compare(what, buffer, 0, i -> expected[i]);
+  }
+
+  /** The same bits as another buffer of the element, F32. */
+  void compareBits(String what, DeviceBuffer buffer, DeviceBuffer expected) {
+    float[] values = new float[Math.toIntExact(expected.elements())];
+    expected.download(values);
+    compare(what, buffer, 0, i -> values[i]);
   }
 
   /** Takes over the buffers of a map. */
