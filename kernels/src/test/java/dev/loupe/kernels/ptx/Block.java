@@ -2,6 +2,7 @@ package dev.loupe.kernels.ptx;
 
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
@@ -32,7 +33,7 @@ final class Block {
     this.machine = machine;
     this.parameters = parameters;
     byte[] bytes = new byte[launch.sharedBytes()];
-    java.util.Arrays.fill(bytes, (byte) 0xff); // NaN in every element: nothing is there yet
+    Arrays.fill(bytes, (byte) 0xff); // NaN in every element: nothing is there yet
     shared = new GlobalMemory.Range(DYNAMIC_SHARED, MemorySegment.ofArray(bytes));
     int threads = launch.block().count();
     for (int first = 0; first < threads; first += Warp.LANES) {
