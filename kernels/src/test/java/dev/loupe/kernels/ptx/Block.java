@@ -121,8 +121,7 @@ final class Block {
   void arrive(Warp warp, int lanes, int pc, Step.Action.Barrier barrier) {
     int lane = Integer.numberOfTrailingZeros(lanes);
     int id = (int) warp.registers[barrier.id()][lane];
-    int threads =
-        barrier.threads() == -1 ? -1 : (int) warp.registers[barrier.threads()][lane];
+    int threads = barrier.threads() == -1 ? -1 : (int) warp.registers[barrier.threads()][lane];
     if (id < 0 || id >= BARRIERS || threads == 0 || threads > 0 && threads % Warp.LANES != 0) {
       throw new PtxException("barrier %d of %d threads".formatted(id, threads));
     }
@@ -153,7 +152,8 @@ final class Block {
               .filter(a -> a.warp() == warp)
               .mapToInt(Arrival::lanes)
               .reduce(0, (a, b) -> a | b);
-      complete += there == warp.alive() && (there != 0 || arrived.getFirst().threads() == -1) ? 1 : 0;
+      complete +=
+          there == warp.alive() && (there != 0 || arrived.getFirst().threads() == -1) ? 1 : 0;
     }
     int threads = arrived.getFirst().threads();
     int wanted = threads == -1 ? warps.size() : threads / Warp.LANES;

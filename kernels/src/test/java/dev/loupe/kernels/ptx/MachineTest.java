@@ -120,7 +120,10 @@ class MachineTest {
   void integers(String instruction, String a, String b, String expected) {
     String widen = instruction.contains("%rd9") ? "" : "cvt.u64.u32 %rd9, %r9;";
     long result =
-        run(instruction + "; " + widen, Long.parseUnsignedLong(a, 16), Long.parseUnsignedLong(b, 16));
+        run(
+            instruction + "; " + widen,
+            Long.parseUnsignedLong(a, 16),
+            Long.parseUnsignedLong(b, 16));
     assertEquals(expected.strip(), Long.toHexString(result));
   }
 
@@ -314,8 +317,7 @@ class MachineTest {
 
   @Test
   void anAsynchronousCopyIsThereOnceItIsWaitedFor() {
-    String copy =
-        "cp.async.cg.shared.global [smem], [%rd10], 16, 8; cp.async.commit_group; ";
+    String copy = "cp.async.cg.shared.global [smem], [%rd10], 16, 8; cp.async.commit_group; ";
     String wait = "cp.async.wait_group 0; ";
     String load = "ld.shared.u64 %rd9, [smem];";
     assertEquals(7, run(copy + wait + load, 7, 9));
@@ -360,7 +362,8 @@ class MachineTest {
     assertFails("deadlock: lane 0 at bar.sync", part + "@%p1 bar.sync 1, 96;", 32);
     assertFails("lane 7 has the mask", part + "@!%p1 shfl.sync.up.b32 %r3, %r0, 1, 0, 127;", 32);
     assertFails("which is not there", part + "@%p1 shfl.sync.idx.b32 %r3, %r0, 9, 31, 127;", 32);
-    assertFails("deadlock", part + "@%p1 shfl.sync.up.b32 %r3, %r0, 1, 0, -1; LOOP: @!%p1 bar.sync 0;", 32);
+    assertFails(
+        "deadlock", part + "@%p1 shfl.sync.up.b32 %r3, %r0, 1, 0, -1; LOOP: @!%p1 bar.sync 0;", 32);
   }
 
   @Test
