@@ -133,17 +133,14 @@ final class Emulator {
         error);
   }
 
-  /**
-   * Lets contexts open again, as in a new process, after an error that ended CUDA in this one.
-   */
+  /** Lets contexts open again, as in a new process, after an error that ended CUDA in this one. */
   static void revive() {
     call("emu_revive", FunctionDescriptor.of(ValueLayout.JAVA_INT));
   }
 
   /** A card of so many bytes, of which a context and modules take their part. */
   static void memory(long bytes) {
-    call(
-        "emu_memory", FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG), bytes);
+    call("emu_memory", FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG), bytes);
   }
 
   /** Whether the driver has its compiler of PTX. */

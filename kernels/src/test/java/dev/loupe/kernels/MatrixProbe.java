@@ -21,7 +21,8 @@ record MatrixProbe(String kernel, int k, Element sixteen) {
     check(device, "integers", () -> random.nextInt(-8, 9), 0);
     // cut to f32 after each 4 products at least, and aligned to the largest
     check(device, "values", () -> random.nextGaussian(), 8 * 0x1p-23);
-    check(device, "wide", () -> random.nextGaussian() * Math.pow(2, random.nextInt(-9, 9)), 0x1p-20);
+    check(
+        device, "wide", () -> random.nextGaussian() * Math.pow(2, random.nextInt(-9, 9)), 0x1p-20);
     check(
         device,
         "awkward",
@@ -87,7 +88,9 @@ record MatrixProbe(String kernel, int k, Element sixteen) {
     return of;
   }
 
-  /** Where an element of D lies in [lane][4]: lane = 4 g + t, row g or g + 8, columns 2 t, 2 t + 1. */
+  /**
+   * Where an element of D lies in [lane][4]: lane = 4 g + t, row g or g + 8, columns 2 t, 2 t + 1.
+   */
   private static int slot(int row, int n) {
     return (row % 8 * 4 + n / 2) * 4 + row / 8 * 2 + n % 2;
   }

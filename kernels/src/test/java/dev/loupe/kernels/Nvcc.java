@@ -54,8 +54,7 @@ final class Nvcc {
     assumeTrue(compiler != null, "no g++ on PATH");
     List<String> command =
         new ArrayList<>(
-            List.of(
-                Objects.requireNonNull(compiler), "-std=c++17", "-E", "-P", "-x", "c++", "-w"));
+            List.of(Objects.requireNonNull(compiler), "-std=c++17", "-E", "-P", "-x", "c++", "-w"));
     for (Path folder : folders) {
       command.add("-I" + folder);
     }

@@ -118,8 +118,7 @@ enum Probe {
       int[] f16 = new int[n / 2];
       int[] bf16 = new int[n / 2];
       float[][] back = new float[2][n];
-      device.run(
-          "probe_elements", ProbeDevice.Shape.each(n), x, f16, bf16, back[0], back[1], n);
+      device.run("probe_elements", ProbeDevice.Shape.each(n), x, f16, bf16, back[0], back[1], n);
       for (int i = 0; i < n; i++) {
         short half = (short) (f16[i / 2] >>> i % 2 * 16);
         short bfloat = (short) (bf16[i / 2] >>> i % 2 * 16);
@@ -267,8 +266,7 @@ enum Probe {
 
   static void equal(String what, int at, int expected, int actual) {
     if (expected != actual) {
-      throw new AssertionError(
-          "%s %d is %08x, not %08x".formatted(what, at, actual, expected));
+      throw new AssertionError("%s %d is %08x, not %08x".formatted(what, at, actual, expected));
     }
   }
 

@@ -14,13 +14,12 @@ import java.util.List;
 import java.util.Objects;
 
 /**
- * What nvcc made of probes.cu for a virtual architecture: a resource of the tests, so that they need
- * no nvcc. Its first line has the hash of the sources.
+ * What nvcc made of probes.cu for a virtual architecture: a resource of the tests, so that they
+ * need no nvcc. Its first line has the hash of the sources.
  */
 record ProbePtx(String target) {
   static final List<ProbePtx> ALL =
-      List.of(
-          new ProbePtx("compute_75"), new ProbePtx("compute_80"), new ProbePtx("compute_90a"));
+      List.of(new ProbePtx("compute_75"), new ProbePtx("compute_80"), new ProbePtx("compute_90a"));
 
   /** Where probes.cu is, and where the headers are that it includes. */
   static final Path PROBES = Path.of("src", "test", "cuda");

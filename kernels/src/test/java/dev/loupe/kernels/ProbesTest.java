@@ -59,8 +59,7 @@ class ProbesTest {
   void nvccMakesTheSamePtx() throws IOException, InterruptedException {
     Path folder = Files.createDirectories(Path.of("target", "probes"));
     for (ProbePtx ptx : ProbePtx.ALL) {
-      String made =
-          Nvcc.ptx("probes.cu", ptx.target(), folder, ProbePtx.PROBES, ProbePtx.HEADERS);
+      String made = Nvcc.ptx("probes.cu", ptx.target(), folder, ProbePtx.PROBES, ProbePtx.HEADERS);
       Path file = Files.writeString(folder.resolve(ptx.fileName()), ProbePtx.file(made));
       boolean same = release(made).equals(release(ptx.text()));
       assumeTrue(same || !ProbePtx.isOfTheseSources(ptx.text()), "nvcc is of another release");

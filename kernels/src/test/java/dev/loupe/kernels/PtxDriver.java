@@ -16,8 +16,8 @@ import jcuda.driver.JCudaDriver;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Has the stand-in driver's launches run by the interpreter of PTX instead of the emulator, until it
- * is closed. Memory, streams and launches stay the driver's: so what is launched is what Loupe
+ * Has the stand-in driver's launches run by the interpreter of PTX instead of the emulator, until
+ * it is closed. Memory, streams and launches stay the driver's: so what is launched is what Loupe
  * launches, and every test of a kernel can be one of its PTX.
  */
 final class PtxDriver implements AutoCloseable {
@@ -36,10 +36,7 @@ final class PtxDriver implements AutoCloseable {
     try {
       FunctionDescriptor type =
           FunctionDescriptor.of(
-              ValueLayout.JAVA_INT,
-              ValueLayout.ADDRESS,
-              ValueLayout.ADDRESS,
-              ValueLayout.ADDRESS);
+              ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.ADDRESS);
       MemorySegment stub =
           Linker.nativeLinker()
               .upcallStub(
@@ -109,8 +106,7 @@ final class PtxDriver implements AutoCloseable {
     long[] values = new long[n];
     for (int i = 0; i < n; i++) {
       int bytes = entry.parameters().get(i).bytes();
-      MemorySegment value =
-          addresses.getAtIndex(ValueLayout.ADDRESS, i).reinterpret(bytes);
+      MemorySegment value = addresses.getAtIndex(ValueLayout.ADDRESS, i).reinterpret(bytes);
       values[i] =
           bytes == 8
               ? value.get(ValueLayout.JAVA_LONG_UNALIGNED, 0)

@@ -17,8 +17,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * The PTX of the kernels as it is shipped, run by the interpreter and held to the plain loops of the
- * self-test. Launches are Loupe's own.
+ * The PTX of the kernels as it is shipped, run by the interpreter and held to the plain loops of
+ * the self-test. Launches are Loupe's own.
  */
 @OnDevice(emulated = true)
 @Timeout(value = 9, unit = TimeUnit.MINUTES)
@@ -68,8 +68,7 @@ class PtxKernelsTest {
     right(PTX, c -> new AttentionSelfTest(c).attention(variant("attention", "v2"), F16));
     right(PTX, c -> new AttentionSelfTest(c).attention(variant("attention", "v4"), F16));
     right(
-        PTX,
-        c -> new AttentionSelfTest(c).decodeAttention(variant("attention_decode", "v1"), F16));
+        PTX, c -> new AttentionSelfTest(c).decodeAttention(variant("attention_decode", "v1"), F16));
     right(PTX, c -> new AttentionSelfTest(c).attentionMap(variant("attention_map", "v3"), F16));
     right(PTX, c -> new LinearSelfTest(c).linear(variant("linear", "v3"), Element.F32));
     right(PTX, c -> new LinearSelfTest(c).linear(variant("linear", "v4"), Element.BF16));
@@ -106,9 +105,7 @@ class PtxKernelsTest {
         "(mma\\.sync\\S+ \\{[^}]*\\}, \\{[^}]*\\}, )\\{(%r\\d+),(%r\\d+)\\}",
         "$1{$3,$2}");
     SelfTest.Finding finding =
-        finding(
-            ptx,
-            c -> new AttentionSelfTest(c).attention(variant("attention", "v4"), F16));
+        finding(ptx, c -> new AttentionSelfTest(c).attention(variant("attention", "v4"), F16));
     assertTrue(finding.wrong() > 0, finding.text());
   }
 

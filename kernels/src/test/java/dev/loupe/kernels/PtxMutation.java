@@ -43,7 +43,10 @@ record PtxMutation(Probe probe, String target, String function, String from, Str
           new PtxMutation(Probe.PACK, A80, "pack_f16x2(", "rn(lo, hi)", "rn(hi, lo)"),
           new PtxMutation(Probe.PACK, A80, "pack_bf16x2(", "rn(lo, hi)", "rn(hi, lo)"),
           new PtxMutation(
-              Probe.SHARED128, A80, "lds128_f32(", "*static_cast<const float4*>(shared)",
+              Probe.SHARED128,
+              A80,
+              "lds128_f32(",
+              "*static_cast<const float4*>(shared)",
               "static_cast<const float4*>(shared)[-1]"),
           new PtxMutation(Probe.NAMED_BARRIER, A80, "named_barrier(", "%0, %1", "%0, 32"),
           swap(Probe.NAMED_BARRIER, A80, "named_barrier(", "%0, %1"),

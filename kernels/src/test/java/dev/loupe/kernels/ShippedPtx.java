@@ -52,8 +52,7 @@ final class ShippedPtx {
   }
 
   Module.Entry entry(String kernel) {
-    return entries.computeIfAbsent(
-        kernel, name -> Module.parse(text(name)).entry(name));
+    return entries.computeIfAbsent(kernel, name -> Module.parse(text(name)).entry(name));
   }
 
   private String text(String kernel) {

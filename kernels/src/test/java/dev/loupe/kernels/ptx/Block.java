@@ -2,6 +2,7 @@ package dev.loupe.kernels.ptx;
 
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
@@ -32,7 +33,7 @@ final class Block {
     this.machine = machine;
     this.parameters = parameters;
     byte[] bytes = new byte[launch.sharedBytes()];
-    java.util.Arrays.fill(bytes, (byte) 0xff); // NaN in every element: nothing is there yet
+    Arrays.fill(bytes, (byte) 0xff); // NaN in every element: nothing is there yet
     shared = new GlobalMemory.Range(DYNAMIC_SHARED, MemorySegment.ofArray(bytes));
     int threads = launch.block().count();
     for (int first = 0; first < threads; first += Warp.LANES) {
@@ -120,8 +121,7 @@ final class Block {
   void arrive(Warp warp, int lanes, int pc, Step.Action.Barrier barrier) {
     int lane = Integer.numberOfTrailingZeros(lanes);
     int id = (int) warp.registers[barrier.id()][lane];
-    int threads =
-        barrier.threads() == -1 ? -1 : (int) warp.registers[barrier.threads()][lane];
+    int threads = barrier.threads() == -1 ? -1 : (int) warp.registers[barrier.threads()][lane];
     if (id < 0 || id >= BARRIERS || threads == 0 || threads > 0 && threads % Warp.LANES != 0) {
       throw new PtxException("barrier %d of %d threads".formatted(id, threads));
     }
@@ -152,7 +152,8 @@ final class Block {
               .filter(a -> a.warp() == warp)
               .mapToInt(Arrival::lanes)
               .reduce(0, (a, b) -> a | b);
-      complete += there == warp.alive() && (there != 0 || arrived.getFirst().threads() == -1) ? 1 : 0;
+      complete +=
+          there == warp.alive() && (there != 0 || arrived.getFirst().threads() == -1) ? 1 : 0;
     }
     int threads = arrived.getFirst().threads();
     int wanted = threads == -1 ? warps.size() : threads / Warp.LANES;

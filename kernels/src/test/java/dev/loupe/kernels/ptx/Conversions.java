@@ -20,8 +20,7 @@ final class Conversions {
               exactly(s, "rn", "f32"),
               -1,
               (a, b) -> Floats.toBfloat(Floats.f32(a)) << 16 | Floats.toBfloat(Floats.f32(b)));
-      case "tf32" ->
-          Lanes.unary(exactly(s, "rna", "f32"), -1, a -> Floats.toTf32(Floats.f32(a)));
+      case "tf32" -> Lanes.unary(exactly(s, "rna", "f32"), -1, a -> Floats.toTf32(Floats.f32(a)));
       default -> scalar(s, s.type(s.parts().size() - 2), s.type());
     };
   }

@@ -34,8 +34,7 @@ final class Decoder {
       case "mov", "cvta", "selp" -> Moves.decode(s);
       case "setp" -> Comparisons.decode(s);
       case "cvt" -> Conversions.decode(s);
-      default ->
-          s.type().isFloat() ? FloatInstructions.decode(s) : IntegerInstructions.decode(s);
+      default -> s.type().isFloat() ? FloatInstructions.decode(s) : IntegerInstructions.decode(s);
     };
   }
 
@@ -87,7 +86,6 @@ final class Decoder {
         counted ? s.register(2) : -1,
         predicate instanceof Operand.Not(int register)
             ? new Action.Reduction(operation, s.register(0), register, true)
-            : new Action.Reduction(
-                operation, s.register(0), s.register(counted ? 3 : 2), false));
+            : new Action.Reduction(operation, s.register(0), s.register(counted ? 3 : 2), false));
   }
 }

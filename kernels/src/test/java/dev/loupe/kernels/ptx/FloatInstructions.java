@@ -3,8 +3,8 @@ package dev.loupe.kernels.ptx;
 import dev.loupe.kernels.ptx.Step.Action.Plain;
 
 /**
- * Arithmetic of f32 and f64 (PTX ISA, "Floating Point Instructions"). What the ISA calls approximate
- * is rounded to the nearest here; a card may be off by as much as the ISA allows.
+ * Arithmetic of f32 and f64 (PTX ISA, "Floating Point Instructions"). What the ISA calls
+ * approximate is rounded to the nearest here; a card may be off by as much as the ISA allows.
  */
 final class FloatInstructions {
   private FloatInstructions() {}
@@ -70,9 +70,7 @@ final class FloatInstructions {
   private static Plain slow(Statement s, Function1 f, String rounding) {
     boolean flush = s.modifiers(1, rounding, "ftz").has("ftz");
     return Lanes.unary(
-        s,
-        -1,
-        a -> Floats.bits(Floats.flushed(f.of(Floats.flushed(Floats.f32(a), flush)), flush)));
+        s, -1, a -> Floats.bits(Floats.flushed(f.of(Floats.flushed(Floats.f32(a), flush)), flush)));
   }
 
   private static Plain slow(Statement s, Function2 f, String... rounding) {
@@ -106,7 +104,8 @@ final class FloatInstructions {
       for (int lane = 0; lane < Warp.LANES; lane++) {
         if ((lanes >>> lane & 1) != 0) {
           warp.registers[d][lane] =
-              Floats.bits(Floats.f32(warp.registers[a][lane]) + Floats.f32(warp.registers[b][lane]));
+              Floats.bits(
+                  Floats.f32(warp.registers[a][lane]) + Floats.f32(warp.registers[b][lane]));
         }
       }
     };
@@ -120,7 +119,8 @@ final class FloatInstructions {
       for (int lane = 0; lane < Warp.LANES; lane++) {
         if ((lanes >>> lane & 1) != 0) {
           warp.registers[d][lane] =
-              Floats.bits(Floats.f32(warp.registers[a][lane]) * Floats.f32(warp.registers[b][lane]));
+              Floats.bits(
+                  Floats.f32(warp.registers[a][lane]) * Floats.f32(warp.registers[b][lane]));
         }
       }
     };

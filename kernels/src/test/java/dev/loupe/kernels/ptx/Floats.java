@@ -49,7 +49,9 @@ final class Floats {
     return Float.isNaN(x) ? 0x7fff : Float.floatToFloat16(x) & 0xffffL;
   }
 
-  /** To the nearest bf16, ties to even: the upper half of the bits, with the next value in doubt. */
+  /**
+   * To the nearest bf16, ties to even: the upper half of the bits, with the next value in doubt.
+   */
   static long toBfloat(float x) {
     if (Float.isNaN(x)) {
       return 0x7fff;

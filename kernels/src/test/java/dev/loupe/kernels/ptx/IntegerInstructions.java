@@ -58,10 +58,8 @@ final class IntegerInstructions {
                 ? type.integer(a) >> Math.min(by, bits - 1)
                 : by >= bits ? 0 : type.integer(a) >>> by;
           };
-      case "min" ->
-          (a, b) -> compare(type, a, b) <= 0 ? a : b;
-      case "max" ->
-          (a, b) -> compare(type, a, b) >= 0 ? a : b;
+      case "min" -> (a, b) -> compare(type, a, b) <= 0 ? a : b;
+      case "max" -> (a, b) -> compare(type, a, b) >= 0 ? a : b;
       case "div" ->
           (a, b) -> {
             long x = type.integer(a);

@@ -1,5 +1,6 @@
 package dev.loupe.kernels.ptx;
 
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.IntStream;
@@ -32,14 +33,23 @@ public final class Machine {
   /** What one warp runs before it is another's turn. */
   static final int TURN = 4096;
 
-  private static final long MOST_INSTRUCTIONS = 2_000_000_000L; // of a launch; it hangs
+  private static final long MOST_INSTRUCTIONS = 2_000_000_000L; // of a launch
   private static final int WORKSPACE = 16; // of a cooperative grid's barrier
 
   private final GlobalMemory memory;
+  private final long limit;
   private long instructions;
 
   public Machine(GlobalMemory memory) {
+    this(memory, MOST_INSTRUCTIONS);
+  }
+
+  /**
+   * @param limit instructions of a launch; what runs longer hangs
+   */
+  Machine(GlobalMemory memory, long limit) {
     this.memory = memory;
+    this.limit = limit;
   }
 
   GlobalMemory memory() {
@@ -68,8 +78,7 @@ public final class Machine {
           "%s takes blocks of %d threads at most".formatted(entry.name(), entry.maxThreads()));
     }
     byte[] block = new byte[entry.parameterBytes()];
-    GlobalMemory.Range range =
-        new GlobalMemory.Range(0, java.lang.foreign.MemorySegment.ofArray(block));
+    GlobalMemory.Range range = new GlobalMemory.Range(0, MemorySegment.ofArray(block));
     for (int i = 0; i < parameters.length; i++) {
       Module.Parameter parameter = entry.parameters().get(i);
       Memory.store(range, parameter.offset(), parameter.bytes(), parameters[i]);
@@ -98,7 +107,7 @@ public final class Machine {
       if (!running.isEmpty() && instructions == before) {
         throw new PtxException("deadlock: " + running.getFirst().waiting());
       }
-      if (instructions - began > MOST_INSTRUCTIONS) {
+      if (instructions - began > limit) {
         throw new PtxException("the kernel does not end");
       }
     }

@@ -5,7 +5,9 @@ import java.util.Locale;
 
 /** What reads and writes memory (PTX ISA, "ld", "st", "atom", "red", "cp.async"). */
 final class MemoryInstructions {
-  /** Where an address points to. Without a state space it is generic, here that of global memory. */
+  /**
+   * Where an address points to. Without a state space it is generic, here that of global memory.
+   */
   private enum Space {
     PARAM,
     SHARED,

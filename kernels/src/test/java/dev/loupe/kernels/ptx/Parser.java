@@ -69,10 +69,7 @@ final class Parser {
     }
     BodyParser body = new BodyParser(tokens, offsets, dynamicShared);
     List<Step> code = body.code();
-    entries.put(
-        name,
-        new Module.Entry(
-            name, parameters, body.registers(), maxThreads, code));
+    entries.put(name, new Module.Entry(name, parameters, body.registers(), maxThreads, code));
   }
 
   /** {@code , n} or nothing, which is 1. */

@@ -3,6 +3,7 @@ package dev.loupe.kernels.ptx;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 
 /** The registers of an entry: those that it declares, then constants and special registers. */
@@ -30,7 +31,7 @@ final class Registers implements Statement.Registers {
 
     static {
       for (Special special : values()) {
-        String name = special.name().toLowerCase(java.util.Locale.ROOT);
+        String name = special.name().toLowerCase(Locale.ROOT);
         BY_NAME.put("%" + name.replace('_', '.'), special);
       }
     }

@@ -42,8 +42,8 @@ final class WarpInstructions {
   }
 
   /**
-   * The lane that a lane reads, or -1 where it is out of range. c has the bound in its low five bits
-   * and in bits 8 to 12 the bits of a lane's number that tell its segment.
+   * The lane that a lane reads, or -1 where it is out of range. c has the bound in its low five
+   * bits and in bits 8 to 12 the bits of a lane's number that tell its segment.
    */
   private static int source(String mode, int lane, long b, long c) {
     int by = (int) b & 31;
