@@ -35,19 +35,24 @@ final class Comparison implements AutoCloseable {
     void run(Variant variant, Element element);
   }
 
-  /** Tests what the card supports of a family, each variant in the place of the others. */
+  /** Tests what the card supports of a family. */
   void each(String family, Case test) {
-    KernelChoice before = gpu.choice();
-    try {
-      for (Variant v : KernelCatalogue.of(family)) {
-        gpu.use(KernelChoice.preferring(v));
-        for (Element element : Element.values()) {
-          if (v.supports(element, gpu.computeCapability())) {
-            variant = v.name() + " " + element.suffix();
-            test.run(v, element);
-          }
+    for (Variant v : KernelCatalogue.of(family)) {
+      for (Element element : Element.values()) {
+        if (v.supports(element, gpu.computeCapability())) {
+          one(v, element, test);
         }
       }
+    }
+  }
+
+  /** Tests a variant in the place of the others of its family. */
+  void one(Variant v, Element element, Case test) {
+    KernelChoice before = gpu.choice();
+    gpu.use(KernelChoice.preferring(v));
+    try {
+      variant = v.name() + " " + element.suffix();
+      test.run(v, element);
     } finally {
       gpu.use(before);
     }
@@ -162,6 +167,13 @@ final class Comparison implements AutoCloseable {
   /** Exactly these. */
   void compare(String what, DeviceBuffer buffer, int... expected) {
     compare(what, buffer, 0, i -> expected[i]);
+  }
+
+  /** The same bits as another buffer of the element, F32. */
+  void compareBits(String what, DeviceBuffer buffer, DeviceBuffer expected) {
+    float[] values = new float[Math.toIntExact(expected.elements())];
+    expected.download(values);
+    compare(what, buffer, 0, i -> values[i]);
   }
 
   /** Takes over the buffers of a map. */

@@ -42,8 +42,13 @@ public record CudaDriver(int version, List<String> cards, String problem) {
 
   /** The driver's functions. It stays loaded: it may have threads of its own once initialised. */
   static Optional<SymbolLookup> library() {
+    return library(LIBRARY);
+  }
+
+  /** A library of the system's, likewise. */
+  static Optional<SymbolLookup> library(String name) {
     try {
-      return Optional.of(SymbolLookup.libraryLookup(LIBRARY, Arena.global()));
+      return Optional.of(SymbolLookup.libraryLookup(name, Arena.global()));
     } catch (IllegalArgumentException e) {
       return Optional.empty();
     }
@@ -93,8 +98,8 @@ public record CudaDriver(int version, List<String> cards, String problem) {
     return "%d.%d".formatted(version / 1000, version % 1000 / 10);
   }
 
-  /** The result code of a driver function, -1 if the driver lacks it. */
-  private static int call(SymbolLookup driver, String function, Object... arguments) {
+  /** The result code of a function of the library, -1 if the library lacks it. */
+  static int call(SymbolLookup driver, String function, Object... arguments) {
     ValueLayout[] layouts = new ValueLayout[arguments.length];
     for (int i = 0; i < arguments.length; i++) {
       layouts[i] =

@@ -65,6 +65,7 @@ public final class Gpu implements AutoCloseable {
   private final Map<String, Kernel> kernels = new HashMap<>();
   private final Staging staging = new Staging();
   private boolean hasContext;
+  private volatile boolean cardFailed; // that error was not a kernel's
   private volatile boolean
       failed; // the context answers every call with the error of an earlier one
   private @Nullable Launch last;
@@ -141,6 +142,20 @@ public final class Gpu implements AutoCloseable {
             });
   }
 
+  static void requireCapability(int device, String name, int computeCapability) {
+    if (computeCapability < MIN_COMPUTE_CAPABILITY) {
+      throw new GpuException(
+          "GPU %d (%s) has compute capability %d.%d, and the kernels need %d.%d or newer"
+              .formatted(
+                  device,
+                  name,
+                  computeCapability / 10,
+                  computeCapability % 10,
+                  MIN_COMPUTE_CAPABILITY / 10,
+                  MIN_COMPUTE_CAPABILITY % 10));
+    }
+  }
+
   private void start(int ordinal) {
     try {
       JCudaDriver.setExceptionsEnabled(false); // they carry no more than the error's name
@@ -149,17 +164,7 @@ public final class Gpu implements AutoCloseable {
       computeCapability =
           attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
               + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-      if (computeCapability < MIN_COMPUTE_CAPABILITY) {
-        throw new GpuException(
-            "GPU %d (%s) has compute capability %d.%d, and the kernels need %d.%d or newer"
-                .formatted(
-                    ordinal,
-                    name,
-                    computeCapability / 10,
-                    computeCapability % 10,
-                    MIN_COMPUTE_CAPABILITY / 10,
-                    MIN_COMPUTE_CAPABILITY % 10));
-      }
+      requireCapability(ordinal, name, computeCapability);
       multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
       maxSharedBytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
       maxWarps = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / 32;
@@ -390,8 +395,12 @@ public final class Gpu implements AutoCloseable {
         .orElseThrow(
             () ->
                 new GpuException(
-                    "no kernel of %s in %s computes rightly on %s"
-                        .formatted(candidates.getFirst().family(), element.suffix(), name)));
+                    "no kernel of %s in %s computes rightly on %s%s"
+                        .formatted(
+                            candidates.getFirst().family(),
+                            element.suffix(),
+                            name,
+                            choice.reason(candidates, element))));
   }
 
   /** Names of the kernels that were asked for so far. */
@@ -436,6 +445,11 @@ public final class Gpu implements AutoCloseable {
   /** True once an error has ended the context: nothing works any more but to close it. */
   public boolean isLost() {
     return failed;
+  }
+
+  /** True once the driver has reported an error that no kernel is to blame for. */
+  boolean hasCardFailed() {
+    return cardFailed;
   }
 
   <T> T call(Supplier<T> work) {
@@ -585,6 +599,7 @@ public final class Gpu implements AutoCloseable {
     if (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY) {
       return new GpuMemoryException(message);
     }
+    cardFailed |= isOfTheCard(rc);
     if (isSticky(rc)) {
       failed = true;
       message +=
@@ -618,6 +633,23 @@ public final class Gpu implements AutoCloseable {
           CUresult.CUDA_ERROR_ECC_UNCORRECTABLE,
           DEVICE_UNAVAILABLE,
           CUresult.CUDA_ERROR_UNKNOWN ->
+          true;
+      default -> false;
+    };
+  }
+
+  /** True for errors that no kernel brings about: the card, its memory or its driver did. */
+  private static boolean isOfTheCard(int rc) {
+    return switch (rc) {
+      case DEVICE_UNAVAILABLE,
+          CUresult.CUDA_ERROR_NO_DEVICE,
+          CUresult.CUDA_ERROR_INVALID_DEVICE,
+          CUresult.CUDA_ERROR_ECC_UNCORRECTABLE,
+          CUresult.CUDA_ERROR_NVLINK_UNCORRECTABLE,
+          CUresult.CUDA_ERROR_NOT_INITIALIZED,
+          CUresult.CUDA_ERROR_DEINITIALIZED,
+          CUresult.CUDA_ERROR_INVALID_CONTEXT,
+          CUresult.CUDA_ERROR_OUT_OF_MEMORY ->
           true;
       default -> false;
     };

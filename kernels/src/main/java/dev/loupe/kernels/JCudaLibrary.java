@@ -40,10 +40,8 @@ final class JCudaLibrary {
   }
 
   static synchronized void load(Class<?> owner, String library, @Nullable Path cache) {
-    String file =
-        LibUtils.createLibraryFileName(
-            LibUtils.createPlatformLibraryName(library + "-" + JCudaVersion.get()));
-    if (owner.getResource("/lib/" + file) == null) {
+    String file = file(library);
+    if (resource(owner, library) == null) {
       String jar = library.equals("JCublas2") ? "jcublas-natives" : "jcuda-natives";
       throw new GpuException(
           "JCuda's native library %s is missing: add org.jcuda:%s:%s for this system to the class path"
@@ -72,6 +70,16 @@ final class JCudaLibrary {
               .formatted(file, e.getMessage()),
           e);
     }
+  }
+
+  private static String file(String library) {
+    return LibUtils.createLibraryFileName(
+        LibUtils.createPlatformLibraryName(library + "-" + JCudaVersion.get()));
+  }
+
+  /** Where a library lies, as a resource of the jar that {@code owner} finds; null if nowhere. */
+  static @Nullable URL resource(Class<?> owner, String library) {
+    return owner.getResource("/lib/" + file(library));
   }
 
   private static void loadFrom(Path folder, Class<?> owner, String file) throws IOException {

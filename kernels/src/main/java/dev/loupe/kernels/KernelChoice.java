@@ -25,4 +25,9 @@ public interface KernelChoice {
    * @return one of the candidates; empty if none of them computes rightly on this card
    */
   Optional<Variant> of(List<Variant> candidates, Element element, int rows);
+
+  /** Why there is none, to follow a sentence that says so; empty if that is not known. */
+  default String reason(List<Variant> candidates, Element element) {
+    return "";
+  }
 }

@@ -136,6 +136,11 @@ final class KernelImages {
         : "%s: %s".formatted(index.getFirst(), String.join(", ", sources()));
   }
 
+  /** Hash of what the build has; another one may compute otherwise. */
+  static String identity() {
+    return Card.hash(List.of(summary()));
+  }
+
   /** Lines of the build's list: the compiler, then the sources. */
   private static List<String> index() {
     byte[] bytes = read("index");

@@ -36,6 +36,15 @@ final class LinearSelfTest {
     }
   }
 
+  /** The product of a library, which is there. */
+  void cublas(Variant v, Element element) {
+    Cublas library =
+        Cublas.open(c.gpu()).orElseThrow(() -> new GpuException("cuBLAS is not there any more"));
+    try (CublasLinear kernels = new CublasLinear(c.gpu(), library)) {
+      linear(element, element, 9, (map, in, epilogue, sums) -> kernels.prepare(map, in, epilogue));
+    }
+  }
+
   /** As after a product by cuBLAS. */
   void epilogue(Variant v, Element element) {
     linear(

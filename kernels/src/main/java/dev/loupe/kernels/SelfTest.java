@@ -50,6 +50,18 @@ public final class SelfTest {
     }
   }
 
+  /**
+   * Tests one variant in one element.
+   *
+   * @throws GpuException if the GPU fails
+   */
+  static Finding of(Gpu gpu, Variant variant, Element element) {
+    try (Comparison c = new Comparison(gpu)) {
+      c.one(variant, element, new SelfTest(c).test(variant.family()));
+      return c.finding(variant.family());
+    }
+  }
+
   private Comparison.Case test(String family) {
     LinearSelfTest linear = new LinearSelfTest(c);
     AttentionSelfTest attention = new AttentionSelfTest(c);
@@ -67,6 +79,8 @@ public final class SelfTest {
       case "pointwise" -> this::pointwise;
       case "sample" -> new SampleSelfTest(c)::sample;
       case "step" -> this::step;
+      case "graph" -> new GraphSelfTest(c)::replay;
+      case "cublas" -> linear::cublas;
       default -> throw new IllegalArgumentException("no self-test of " + family);
     };
   }

@@ -1,0 +1,138 @@
+package dev.loupe.kernels;
+
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.FileLock;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Lines that outlive the process, in a folder that only the user can write to. The last line is a
+ * hash of the others: what was cut short or changed is not taken for what was written.
+ */
+public final class CacheFile {
+  private static final String SUM = "sum\t";
+
+  private final Path path;
+
+  private CacheFile(Path path) {
+    this.path = path;
+  }
+
+  /** What was in a file, or why that is of no use. */
+  static final class DamagedException extends Exception {
+    private static final long serialVersionUID = 1L;
+
+    DamagedException(String message) {
+      super(message);
+    }
+  }
+
+  /**
+   * The folder of what is known of cards; it is made if it is not there.
+   *
+   * @throws IOException if it can't be made or others may write to it
+   */
+  private static Path folder() throws IOException {
+    @Nullable Path cache =
+        LibraryCache.folder(
+            System::getenv, System.getProperty("os.name", ""), System.getProperty("user.home", ""));
+    if (cache == null) {
+      throw new IOException("there is no folder for such things");
+    }
+    Path folder = cache.resolve("cards");
+    LibraryCache.createPrivate(folder);
+    return folder;
+  }
+
+  /**
+   * A file of a card, which need not be there.
+   *
+   * @param name begins with {@link Card#key}
+   * @throws IOException if no file can be kept here
+   */
+  public static CacheFile of(String name) throws IOException {
+    return new CacheFile(folder().resolve(name));
+  }
+
+  /**
+   * What was written last; empty if there is nothing.
+   *
+   * @throws DamagedException if it is not what was written, in one sentence
+   */
+  Optional<List<String>> read() throws DamagedException {
+    try {
+      List<String> all = Files.readAllLines(path);
+      List<String> lines = all.subList(0, Math.max(0, all.size() - 1));
+      if (all.isEmpty() || !all.getLast().equals(SUM + Card.hash(lines))) {
+        throw new DamagedException("%s is damaged or was changed".formatted(path));
+      }
+      return Optional.of(lines);
+    } catch (NoSuchFileException e) {
+      return Optional.empty();
+    } catch (IOException e) {
+      throw new DamagedException("%s can't be read: %s".formatted(path, e));
+    }
+  }
+
+  /** What was written last; empty if there is nothing, or it was changed. */
+  public Optional<List<String>> lines() {
+    try {
+      return read();
+    } catch (DamagedException e) {
+      return Optional.empty(); // is made anew
+    }
+  }
+
+  /**
+   * Writes all of it, or leaves what was there.
+   *
+   * @throws IOException if it can't be written
+   */
+  public void write(List<String> lines) throws IOException {
+    List<String> all = new ArrayList<>(lines);
+    all.add(SUM + Card.hash(lines));
+    Path part = Files.createTempFile(path.getParent(), "card-", ".part");
+    try {
+      Files.write(part, all);
+      Files.move(part, path, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+    } finally {
+      Files.deleteIfExists(part);
+    }
+  }
+
+  /** Keeps other processes from what is done with this file, until it is closed. */
+  FileLock lock() throws IOException {
+    FileChannel channel =
+        FileChannel.open(
+            path.resolveSibling(path.getFileName() + ".lock"),
+            StandardOpenOption.CREATE,
+            StandardOpenOption.WRITE);
+    try {
+      return channel.lock();
+    } catch (IOException | RuntimeException e) {
+      channel.close();
+      throw e;
+    }
+  }
+
+  /** Forgets all that is kept of a card; what can't be deleted is told. */
+  public static void forget(Card card) throws IOException {
+    try (Stream<Path> files = Files.list(folder())) {
+      for (Path file : files.toList()) {
+        String name = file.getFileName().toString();
+        if (name.startsWith(card.key()) && !name.endsWith(".lock")) {
+          Files.deleteIfExists(file);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,140 @@
+package dev.loupe.kernels;
+
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+
+/**
+ * Goes through the {@link Trial}s of a card, in a process of its own: a kernel that ends its
+ * process or never returns then takes nobody else with it. What comes of each is written as it
+ * comes, one line a message, which {@link TrialProcess} reads.
+ */
+final class TrialRun {
+  /** How a message begins, wherever in a line: libraries may write to the same stream. */
+  static final String MARK = "@loupe-trial ";
+
+  /** Hears what comes of the trials. */
+  interface Listener {
+    /** Trial {@code i} begins. */
+    void tries(int i);
+
+    /**
+     * It has ended.
+     *
+     * @param wrong why the variant is wrong; empty if it is right
+     */
+    void found(int i, String wrong);
+  }
+
+  /** The card or its driver failed, and no kernel is to blame. */
+  static final class CardFailure extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    CardFailure(String message) {
+      super(message);
+    }
+  }
+
+  private TrialRun() {}
+
+  /**
+   * Runs trials from number {@code first} until one of them costs the GPU's context, or to the end.
+   *
+   * @return the number of the next trial
+   * @throws CardFailure if the card fails, or does not open
+   */
+  static int run(int device, List<Trial> trials, int first, Listener listener) {
+    try (Gpu gpu = Gpu.open(device)) {
+      for (int i = first; i < trials.size(); i++) {
+        listener.tries(i);
+        listener.found(i, wrong(gpu, trials.get(i)));
+        if (gpu.isLost()) {
+          return i + 1;
+        }
+      }
+      return trials.size();
+    } catch (GpuException e) {
+      throw new CardFailure(String.valueOf(e.getMessage()));
+    }
+  }
+
+  private static String wrong(Gpu gpu, Trial trial) {
+    try {
+      SelfTest.Finding finding = SelfTest.of(gpu, trial.variant(), trial.element());
+      gpu.synchronize(); // a late failure is this one's
+      return finding.isRight() ? "" : finding.text();
+    } catch (GpuMemoryException e) {
+      throw e;
+    } catch (GpuException e) {
+      if (gpu.hasCardFailed()) {
+        throw e;
+      }
+      return "fails: " + e.getMessage();
+    } catch (RuntimeException e) {
+      return "fails: " + e;
+    }
+  }
+
+  /**
+   * The child's main.
+   *
+   * @param args number of the device, key of the card, number of the first trial
+   */
+  public static void main(String[] args) {
+    PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+    endWithParent();
+    try {
+      int device = Integer.parseInt(args[0]);
+      Card card = Card.find(device);
+      if (!card.key().equals(args[1])) {
+        say(out, "card", "GPU %d is another in a process of its own".formatted(device));
+        return;
+      }
+      say(out, "ready", "");
+      int next =
+          run(
+              device,
+              Trial.of(card),
+              Integer.parseInt(args[2]),
+              new Listener() {
+                @Override
+                public void tries(int i) {
+                  say(out, "try", "" + i);
+                }
+
+                @Override
+                public void found(int i, String wrong) {
+                  say(out, "found", i + " " + wrong);
+                }
+              });
+      say(out, "end", "" + next);
+    } catch (CardFailure | GpuException e) {
+      say(out, "card", String.valueOf(e.getMessage()));
+    }
+    Runtime.getRuntime().halt(0); // whatever a failed driver still does
+  }
+
+  private static void say(PrintStream out, String what, String more) {
+    String line = (what + " " + more).replaceAll("\\s+", " ");
+    out.print("\n" + MARK + line + "\n");
+    out.flush();
+  }
+
+  /** Standard input ends when the process that reads this one's messages does. */
+  private static void endWithParent() {
+    Thread.ofPlatform()
+        .daemon()
+        .start(
+            () -> {
+              try {
+                while (System.in.read() >= 0) {
+                  // nothing is sent
+                }
+              } catch (IOException e) {
+                // as good as its end
+              }
+              Runtime.getRuntime().halt(1);
+            });
+  }
+}

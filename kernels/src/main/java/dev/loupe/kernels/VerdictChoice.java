@@ -1,0 +1,91 @@
+package dev.loupe.kernels;
+
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.stream.Collectors;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Takes the fastest of the variants that are right on a card; before all others one that the user
+ * named, wherever it takes the shape.
+ */
+public final class VerdictChoice implements KernelChoice {
+  private final KernelVerdicts verdicts;
+  private final KernelTimes times;
+  private final Map<String, String> named;
+
+  /**
+   * @param named name of the variant to take, by family
+   * @throws IllegalArgumentException if there is no such family or variant, saying which there are
+   */
+  public VerdictChoice(KernelVerdicts verdicts, KernelTimes times, Map<String, String> named) {
+    this.verdicts = verdicts;
+    this.times = times;
+    this.named = Map.copyOf(named);
+    named.forEach(VerdictChoice::requireKnown);
+  }
+
+  /**
+   * @throws IllegalArgumentException if there is no such family or variant, saying which there are
+   */
+  public static void requireKnown(String family, String variant) {
+    List<Variant> known = KernelCatalogue.of(family);
+    if (known.isEmpty()) {
+      throw new IllegalArgumentException(
+          "there is no family of kernels called %s; there are %s"
+              .formatted(family, String.join(", ", SelfTest.families())));
+    }
+    if (known.stream().noneMatch(v -> v.name().equals(variant))) {
+      throw new IllegalArgumentException(
+          "%s has no variant %s; it has %s"
+              .formatted(
+                  family,
+                  variant,
+                  known.stream().map(Variant::name).collect(Collectors.joining(", "))));
+    }
+  }
+
+  /** The variants that the user named and that are condemned, one sentence each. */
+  public List<String> warnings() {
+    return verdicts.wrong().stream()
+        .filter(v -> v.variant().equals(named.get(v.family())))
+        .map(
+            v ->
+                "%s %s is used as asked, though it computes wrongly in %s on this card: %s"
+                    .formatted(v.family(), v.variant(), v.element().suffix(), v.wrong()))
+        .toList();
+  }
+
+  @Override
+  public Optional<Variant> of(List<Variant> candidates, Element element, int rows) {
+    @Nullable String name = named.get(candidates.getFirst().family());
+    Optional<Variant> asked = candidates.stream().filter(v -> v.name().equals(name)).findFirst();
+    if (asked.isPresent()) {
+      return asked;
+    }
+    // of those that were not timed the first, which should be fastest by design
+    return candidates.stream()
+        .filter(v -> verdicts.isRight(v, element))
+        .min(Comparator.comparingDouble(v -> time(v, element, rows)));
+  }
+
+  private double time(Variant variant, Element element, int rows) {
+    @Nullable Double time = times.of(variant, element, rows);
+    return time == null ? Double.MAX_VALUE : time;
+  }
+
+  /** True if cuBLAS is right, and faster than what else would multiply so many rows. */
+  public boolean takesCublas(List<Variant> candidates, Element element, int rows) {
+    return verdicts.cublas(element)
+        && !named.containsKey(candidates.getFirst().family())
+        && times.cublasWins(
+            candidates.stream().filter(v -> verdicts.isRight(v, element)).toList(), element, rows);
+  }
+
+  @Override
+  public String reason(List<Variant> candidates, Element element) {
+    return verdicts.reason(candidates, element);
+  }
+}
