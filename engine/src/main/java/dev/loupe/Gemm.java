@@ -2,7 +2,7 @@ package dev.loupe;
 
 /** What multiplies the many rows of a prompt on a GPU. */
 public enum Gemm {
-  /** cuBLAS for f16 and bf16 where it is installed and works, Loupe's own kernels else. */
+  /** For each number of rows what was measured to be the fastest, of those that are right. */
   AUTO,
   /** Loupe's own kernels. */
   OWN,

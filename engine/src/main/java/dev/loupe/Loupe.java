@@ -3,8 +3,10 @@ package dev.loupe;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.ValueNorms;
 import dev.loupe.kernels.CudaDriver;
+import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.kernels.KernelVerdicts;
+import dev.loupe.kernels.VerdictChoice;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
@@ -19,12 +21,14 @@ import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
 import dev.loupe.weights.StoredTensor;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.function.Supplier;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -43,15 +47,16 @@ public final class Loupe implements AutoCloseable {
   private final Ops ops;
   private final Transformer model;
   private final ModelInfo info;
+  private final List<String> notes;
   private @Nullable ValueNorms valueNorms; // once somebody wants them
 
-  private Loupe(
-      Checkpoint checkpoint, Tokenizer tokenizer, Ops ops, Transformer model, ModelInfo info) {
+  private Loupe(Checkpoint checkpoint, Tokenizer tokenizer, Opened opened, ModelInfo info) {
     this.checkpoint = checkpoint;
     this.tokenizer = tokenizer;
-    this.ops = ops;
-    this.model = model;
+    this.ops = opened.ops();
+    this.model = opened.model();
     this.info = info;
+    this.notes = Stream.concat(checkpoint.notes().stream(), opened.notes().stream()).toList();
   }
 
   /** Opens a model with {@link Options#defaults}. */
@@ -81,28 +86,26 @@ public final class Loupe implements AutoCloseable {
     long start = System.nanoTime();
     Checkpoint checkpoint = Checkpoint.open(source, options.activation().orElse(null));
     Tokenizer tokenizer = null;
-    Ops ops = null;
+    Opened opened = null;
     try {
       tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
       checkVocabulary(checkpoint.config(), tokenizer, source);
-      Opened opened = open(options, checkpoint);
-      ops = opened.ops();
       // first, since loading then gives back the pages that this reads
       Optional<String> hash = options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty();
-      Transformer model = new Transformer(checkpoint, ops, progress);
+      opened = open(options, checkpoint, tokenizer, progress);
       ModelInfo info =
           new ModelInfo(
               source.toString(),
               hash,
               checkpoint.config(),
               checkpoint.tensor("wte.weight").dtype().name().toLowerCase(Locale.ROOT),
-              ops instanceof CudaOps ? "cuda" : "cpu",
+              opened.ops() instanceof CudaOps ? "cuda" : "cpu",
               opened.device(),
               (System.nanoTime() - start) / 1e6);
-      return new Loupe(checkpoint, tokenizer, ops, model, info);
+      return new Loupe(checkpoint, tokenizer, opened, info);
     } catch (Throwable e) {
-      if (ops != null) {
-        ops.close();
+      if (opened != null) {
+        opened.ops().close();
       }
       if (tokenizer != null) {
         tokenizer.close();
@@ -114,56 +117,97 @@ public final class Loupe implements AutoCloseable {
 
   /**
    * @param passedOver why a GPU that is there was not taken; empty if that is not so
+   * @param notes what the user should know of the GPU
    */
-  private record Opened(Ops ops, String passedOver) {
+  private record Opened(Ops ops, Transformer model, String passedOver, List<String> notes) {
     String device() {
       return ops.device()
           + (passedOver.isEmpty() ? "" : " (not the GPU: %s)".formatted(passedOver));
     }
   }
 
-  private static Opened open(Options options, Checkpoint checkpoint) {
+  private static Opened open(
+      Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
     return switch (options.backend()) {
-      case CPU -> new Opened(cpu(options), "");
-      case CUDA -> new Opened(cuda(options, checkpoint), "");
+      case CPU -> cpu(options, checkpoint, progress, "");
+      case CUDA -> cuda(options, checkpoint, tokenizer, progress);
       case AUTO -> {
         if (CudaDriver.find().cards().isEmpty()) {
-          yield new Opened(cpu(options), "");
+          yield cpu(options, checkpoint, progress, "");
         }
         try {
-          yield new Opened(cuda(options, checkpoint), "");
-        } catch (BackendException | GpuMemoryException e) {
+          yield cuda(options, checkpoint, tokenizer, progress);
+        } catch (BackendException | GpuException e) {
           String why = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
-          yield new Opened(cpu(options), why);
+          yield cpu(options, checkpoint, progress, why);
         }
       }
     };
   }
 
-  private static Ops cpu(Options options) {
+  private static Opened cpu(
+      Options options, Checkpoint checkpoint, Progress progress, String passedOver) {
     int threads = options.threads();
-    return new CpuOps(
-        threads == 0 ? Runtime.getRuntime().availableProcessors() : threads,
-        options.precision(),
-        options.vectorBits());
+    Ops ops =
+        new CpuOps(
+            threads == 0 ? Runtime.getRuntime().availableProcessors() : threads,
+            options.precision(),
+            options.vectorBits());
+    return opened(ops, () -> new Transformer(checkpoint, ops, progress), passedOver, List.of());
   }
 
-  private static Ops cuda(Options options, Checkpoint checkpoint) {
-    Gpt2Config config = checkpoint.config();
-    requireHeads(config);
-    Ops ops;
+  /** Closes the backend if the model does not load. */
+  private static Opened opened(
+      Ops ops, Supplier<Transformer> model, String passedOver, List<String> notes) {
     try {
-      ops = new CudaOps(options.device(), options.precision(), options.gemm());
-    } catch (GpuException e) {
-      throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
-    }
-    try {
-      ops.requireRoom(config, checkpoint.has("lm_head.weight"));
-      return ops;
-    } catch (RuntimeException e) {
+      return new Opened(ops, model.get(), passedOver, notes);
+    } catch (Throwable e) {
       ops.close();
       throw e;
     }
+  }
+
+  private static Opened cuda(
+      Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
+    Gpt2Config config = checkpoint.config();
+    requireHeads(config);
+    CudaOps ops;
+    List<String> notes = new ArrayList<>();
+    try {
+      KernelVerdicts verdicts = FirstContact.of(options.device(), options.firstContact());
+      notes.addAll(verdicts.notes());
+      ops =
+          new CudaOps(
+              options.device(),
+              options.precision(),
+              options.gemm(),
+              verdicts,
+              config,
+              options.kernels());
+      notes.addAll(ops.choice().map(VerdictChoice::warnings).orElse(List.of()));
+    } catch (GpuException e) {
+      throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
+    }
+    return opened(
+        ops,
+        () -> {
+          ops.requireRoom(config, checkpoint.has("lm_head.weight"));
+          Transformer model = new Transformer(checkpoint, ops, progress);
+          try {
+            ops.choice()
+                .flatMap(
+                    choice ->
+                        new Canary(options, checkpoint, tokenizer, choice.card())
+                            .sing(model, choice.key()))
+                .ifPresent(notes::add);
+            return model;
+          } catch (Throwable e) {
+            model.close();
+            throw e;
+          }
+        },
+        "",
+        notes);
   }
 
   private static void requireHeads(Gpt2Config config) {
@@ -400,9 +444,19 @@ public final class Loupe implements AutoCloseable {
     return info;
   }
 
-  /** What the checkpoint leaves open and was assumed, one sentence each. */
+  /** What the checkpoint leaves open and was assumed, and what is unusual about the GPU. */
   public List<String> notes() {
-    return checkpoint.notes();
+    return notes;
+  }
+
+  /**
+   * Which kernels were measured to be the fastest on the shapes of this model, a line a family;
+   * empty on the CPU, and where nothing was measured.
+   */
+  public List<String> fastestKernels() {
+    return ops instanceof CudaOps cuda
+        ? cuda.choice().map(VerdictChoice::fastest).orElse(List.of())
+        : List.of();
   }
 
   /** Bytes of the GPU's memory that are in use, by whomever; empty on the CPU. */
@@ -429,9 +483,14 @@ public final class Loupe implements AutoCloseable {
         }
       }
     }
+    String distrust =
+        ops instanceof CudaOps cuda ? cuda.choice().map(VerdictChoice::distrust).orElse("") : "";
     return new NotFiniteException(
-        "%s: all weights are finite, but %s: they overflow 32-bit floats"
-            .formatted(info.source(), cause.getMessage()));
+        "%s: all weights are finite, but %s: they overflow 32-bit floats%s"
+            .formatted(
+                info.source(),
+                cause.getMessage(),
+                distrust.isEmpty() ? "" : ", or the GPU computes wrongly" + distrust));
   }
 
   @Override

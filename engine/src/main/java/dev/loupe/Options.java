@@ -1,7 +1,10 @@
 package dev.loupe;
 
+import dev.loupe.kernels.FirstContact;
+import dev.loupe.kernels.VerdictChoice;
 import dev.loupe.weights.Activation;
 import java.nio.file.Path;
+import java.util.Map;
 import java.util.Optional;
 
 /**
@@ -18,6 +21,9 @@ import java.util.Optional;
  * @param activation what the model is run with; empty for what its checkpoint says
  * @param gpt2Tokenizer the folder of GPT-2's own tokenizer, for checkpoints that were trained with
  *     it and come without
+ * @param kernels name of the variant to use on a GPU, by family of kernels, whatever first contact
+ *     found of it and wherever it takes the shape; the others are chosen by what was found
+ * @param firstContact hears when the kernels are tested on a card, once
  */
 public record Options(
     Backend backend,
@@ -28,8 +34,12 @@ public record Options(
     int vectorBits,
     boolean hash,
     Optional<Activation> activation,
-    Optional<Path> gpt2Tokenizer) {
+    Optional<Path> gpt2Tokenizer,
+    Map<String, String> kernels,
+    FirstContact.Listener firstContact) {
   public Options {
+    kernels = Map.copyOf(kernels);
+    kernels.forEach(VerdictChoice::requireKnown);
     if (device < 0) {
       throw new IllegalArgumentException("GPU %d: they are numbered from 0".formatted(device));
     }
@@ -45,42 +55,122 @@ public record Options(
   /** The best backend there is, the first GPU, 32-bit floats, all processors. */
   public static Options defaults() {
     return new Options(
-        Backend.AUTO, 0, Precision.F32, Gemm.AUTO, 0, 0, false, Optional.empty(), Optional.empty());
+        Backend.AUTO,
+        0,
+        Precision.F32,
+        Gemm.AUTO,
+        0,
+        0,
+        false,
+        Optional.empty(),
+        Optional.empty(),
+        Map.of(),
+        FirstContact.Listener.NONE);
   }
 
   public Options backend(Backend backend) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 
   public Options device(int device) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 
   public Options precision(Precision precision) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 
   public Options gemm(Gemm gemm) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 
   public Options threads(int threads) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 
   public Options vectorBits(int vectorBits) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 
   public Options hash(boolean hash) {
     return new Options(
-        backend, device, precision, gemm, threads, vectorBits, hash, activation, gpt2Tokenizer);
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 
   /** Whatever the checkpoint says. */
@@ -94,7 +184,9 @@ public record Options(
         vectorBits,
         hash,
         Optional.of(activation),
-        gpt2Tokenizer);
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 
   public Options gpt2Tokenizer(Path folder) {
@@ -107,6 +199,38 @@ public record Options(
         vectorBits,
         hash,
         activation,
-        Optional.of(folder));
+        Optional.of(folder),
+        kernels,
+        firstContact);
+  }
+
+  public Options kernels(Map<String, String> kernels) {
+    return new Options(
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
+  }
+
+  public Options firstContact(FirstContact.Listener firstContact) {
+    return new Options(
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
   }
 }

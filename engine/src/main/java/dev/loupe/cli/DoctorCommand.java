@@ -11,9 +11,10 @@ import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CudaDriver;
+import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.SelfTest;
+import dev.loupe.kernels.KernelVerdicts;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
@@ -21,6 +22,7 @@ import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
 import picocli.CommandLine.ParentCommand;
 
 /** {@code loupe doctor}: what was found, what is missing and how to get it. */
@@ -30,6 +32,9 @@ import picocli.CommandLine.ParentCommand;
     optionListHeading = "%n")
 final class DoctorCommand implements Callable<Integer> {
   @ParentCommand Main main;
+
+  @Option(names = "--retest", description = "Test the kernels again on each card.")
+  boolean retest;
 
   @Override
   public Integer call() {
@@ -62,23 +67,16 @@ final class DoctorCommand implements Callable<Integer> {
     int usable = 0;
     boolean right = true;
     for (int i = 0; i < driver.cards().size(); i++) {
-      try (Gpu gpu = Gpu.open(i)) {
-        line(
-            "gpu " + i,
-            "%s, compute capability %d.%d, %d MB free of %d"
-                .formatted(
-                    gpu.name(),
-                    gpu.computeCapability() / 10,
-                    gpu.computeCapability() % 10,
-                    gpu.freeBytes() >> 20,
-                    gpu.totalBytes() >> 20));
-        line("  kernels", gpu.images());
-        line("  cublas", cublas(gpu));
-        for (String family : SelfTest.families()) {
-          SelfTest.Finding finding = SelfTest.of(gpu, family);
-          line("  " + family, finding.text());
-          right &= finding.isRight();
+      try {
+        KernelVerdicts verdicts = verdicts(i); // first: a card may serve one process at a time
+        try (Gpu gpu = Gpu.open(i)) {
+          card(i, gpu);
         }
+        for (String family : verdicts.families()) {
+          line("  " + family, verdicts.summary(family));
+        }
+        verdicts.notes().forEach(note -> line("  note", note));
+        right &= verdicts.wrong().isEmpty();
         usable++;
       } catch (GpuException e) {
         line("gpu " + i, "cannot be used: " + e.getMessage());
@@ -88,6 +86,26 @@ final class DoctorCommand implements Callable<Integer> {
       right &= gpuAgrees(Home.demoModel().get());
     }
     return right;
+  }
+
+  private KernelVerdicts verdicts(int device) {
+    try (OpeningBar bar = new OpeningBar(main.terminal(), true)) {
+      return retest ? FirstContact.anew(device, bar) : FirstContact.of(device, bar);
+    }
+  }
+
+  private void card(int device, Gpu gpu) {
+    line(
+        "gpu " + device,
+        "%s, compute capability %d.%d, %d MB free of %d"
+            .formatted(
+                gpu.name(),
+                gpu.computeCapability() / 10,
+                gpu.computeCapability() % 10,
+                gpu.freeBytes() >> 20,
+                gpu.totalBytes() >> 20));
+    line("  kernels", gpu.images());
+    line("  cublas", cublas(gpu));
   }
 
   private static String cublas(Gpu gpu) {
@@ -132,6 +150,7 @@ final class DoctorCommand implements Callable<Integer> {
                   close ? "works" : "WRONG",
                   logprobs,
                   maps));
+          gpu.fastestKernels().forEach(fastest -> line("  fastest", fastest));
         } catch (BackendException | GpuException | CheckpointException e) {
           line(what, "fails: " + e.getMessage());
           agrees = false;

@@ -8,6 +8,7 @@ import dev.loupe.Precision;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
+import java.util.Map;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
@@ -46,6 +47,14 @@ final class ModelOptions {
   Gemm gemm = Gemm.AUTO;
 
   @Option(
+      names = "--kernels",
+      paramLabel = "F=V",
+      split = ",",
+      description =
+          "Which variant V of a family F of GPU kernels serves, where it takes the shape (default: the fastest that is right; see doctor).")
+  Map<String, String> kernels = Map.of();
+
+  @Option(
       names = "--threads",
       paramLabel = "N",
       description = "CPU threads (default: all processors).")
@@ -77,29 +86,28 @@ final class ModelOptions {
    * @param hash whether to compute the hash of the weights, which reads all of them
    */
   Loupe open(Terminal terminal, boolean quiet, boolean hash) throws CheckpointException {
-    ProgressBar bar = new ProgressBar(terminal, !quiet, "loading");
     Loupe loupe;
-    try {
-      loupe =
-          Loupe.open(
-              source(),
-              new Options(
-                  backend,
-                  device,
-                  precision,
-                  gemm,
-                  threads,
-                  vectorBits,
-                  hash,
-                  Optional.ofNullable(activation),
-                  Home.gpt2Tokenizer()),
-              bar::update);
-    } finally {
-      bar.clear();
+    try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
+      loupe = Loupe.open(source(), options(hash, bar), bar::loaded);
     }
     if (!quiet) {
       loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
     }
     return loupe;
+  }
+
+  private Options options(boolean hash, OpeningBar bar) {
+    return new Options(
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        Optional.ofNullable(activation),
+        Home.gpt2Tokenizer(),
+        kernels,
+        bar);
   }
 }

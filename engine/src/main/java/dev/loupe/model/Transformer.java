@@ -41,7 +41,14 @@ public final class Transformer implements AutoCloseable {
    * @param progress hears how many layers the backend has taken
    */
   public Transformer(Checkpoint checkpoint, Ops ops, Progress progress) {
-    this.config = checkpoint.config();
+    this(checkpoint, checkpoint.config(), ops, progress);
+  }
+
+  /**
+   * @param config that of the checkpoint, maybe with fewer layers: then its first ones
+   */
+  public Transformer(Checkpoint checkpoint, Gpt2Config config, Ops ops, Progress progress) {
+    this.config = config;
     this.ops = ops;
     this.arena = ops.arena();
     try {

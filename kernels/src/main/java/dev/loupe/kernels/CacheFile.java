@@ -54,13 +54,15 @@ public final class CacheFile {
   }
 
   /**
-   * A file of a card, which need not be there.
+   * What is kept of a card, which may be nothing yet.
    *
-   * @param name begins with {@link Card#key}
+   * @param ending what kind of thing it is
+   * @param of what else than the card it belongs to; may be empty
    * @throws IOException if no file can be kept here
    */
-  public static CacheFile of(String name) throws IOException {
-    return new CacheFile(folder().resolve(name));
+  public static CacheFile of(Card card, String ending, List<String> of) throws IOException {
+    String more = of.isEmpty() ? "" : "-" + Card.hash(of);
+    return new CacheFile(folder().resolve(card.key() + more + "." + ending));
   }
 
   /**

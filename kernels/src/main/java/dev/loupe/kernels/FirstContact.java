@@ -124,7 +124,7 @@ public final class FirstContact {
   private KernelVerdicts verdicts(boolean anew) {
     CacheFile file;
     try {
-      file = CacheFile.of(card.key() + ".verdicts");
+      file = CacheFile.of(card, "verdicts", List.of());
     } catch (IOException e) {
       return tried().withNotes(List.of(unkept(e)));
     }

@@ -403,6 +403,11 @@ public final class Gpu implements AutoCloseable {
                             choice.reason(candidates, element))));
   }
 
+  /** What to throw where a kernel has computed what it can't have; nothing is trusted then. */
+  public GpuException wrong(String message) {
+    return new GpuException(message + choice.distrust());
+  }
+
   /** Names of the kernels that were asked for so far. */
   Set<String> loadedKernels() {
     return call(() -> Set.copyOf(kernels.keySet()));
@@ -606,6 +611,7 @@ public final class Gpu implements AutoCloseable {
           hasContext
               ? "; the GPU must be closed" + (last == null ? "" : ", it last ran " + last)
               : "; no GPU can be used in this process any more";
+      message += hasContext && last != null && !isOfTheCard(rc) ? choice.distrust() : "";
     }
     return new GpuException(message);
   }

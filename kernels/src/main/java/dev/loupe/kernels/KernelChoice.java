@@ -26,6 +26,14 @@ public interface KernelChoice {
    */
   Optional<Variant> of(List<Variant> candidates, Element element, int rows);
 
+  /**
+   * Called when a kernel has failed or computed what it can't have: what follows from that, to be
+   * added to the sentence that says so; empty if nothing does.
+   */
+  default String distrust() {
+    return "";
+  }
+
   /** Why there is none, to follow a sentence that says so; empty if that is not known. */
   default String reason(List<Variant> candidates, Element element) {
     return "";

@@ -58,11 +58,10 @@ public final class KernelTimer {
     if (verdicts.card().isEmulated()) {
       return KernelTimes.NONE;
     }
-    String library = cublas == null ? "" : "-cublas";
-    String name = "%s-%s%s.times".formatted(verdicts.card().key(), shape.key(), library);
+    List<String> of = List.of("times 1", shape.toString(), cublas == null ? "" : "cublas");
     @Nullable CacheFile file = null;
     try {
-      file = CacheFile.of(name);
+      file = CacheFile.of(verdicts.card(), "times", of);
       Optional<KernelTimes> known = file.lines().flatMap(KernelTimes::of);
       if (known.isPresent()) {
         return known.get();

@@ -7,6 +7,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -51,6 +52,42 @@ public final class KernelTimes {
   /** True if nothing was timed. */
   public boolean isEmpty() {
     return microseconds.isEmpty();
+  }
+
+  /** A line for people on each family: the fastest for so many rows, and its time. */
+  List<String> summary() {
+    Map<String, List<String>> lines = new TreeMap<>();
+    for (int rows : ROWS) {
+      Map<String, Map.Entry<Key, Double>> fastest = new TreeMap<>();
+      microseconds.entrySet().stream()
+          .filter(e -> e.getKey().rows() == rows)
+          .forEach(
+              e ->
+                  fastest.merge(
+                      work(e.getKey()), e, (a, b) -> a.getValue() <= b.getValue() ? a : b));
+      fastest.forEach(
+          (work, e) ->
+              lines
+                  .computeIfAbsent(work, w -> new ArrayList<>())
+                  .add(
+                      String.format(
+                          Locale.ROOT,
+                          "%d rows %s %.0f us",
+                          rows,
+                          e.getKey().family().equals(Trial.CUBLAS.family())
+                              ? "cuBLAS"
+                              : e.getKey().variant(),
+                          e.getValue())));
+    }
+    return lines.entrySet().stream()
+        .map(e -> e.getKey() + ": " + String.join(", ", e.getValue()))
+        .toList();
+  }
+
+  /** What a variant competes for: cuBLAS does the work of the linear maps. */
+  private static String work(Key key) {
+    boolean library = key.family().equals(Trial.CUBLAS.family());
+    return (library ? "linear" : key.family()) + " " + key.element().suffix();
   }
 
   /** As they are kept, in order. */

@@ -2,6 +2,7 @@ package dev.loupe.kernels;
 
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
@@ -59,6 +60,36 @@ public record KernelVerdicts(Card card, List<Verdict> verdicts, List<String> not
   /** Those that must not be used. */
   public List<Verdict> wrong() {
     return verdicts.stream().filter(v -> !v.isRight()).toList();
+  }
+
+  /** One line for people on a family: what is right, or what is wrong and what is left. */
+  public String summary(String family) {
+    List<Verdict> all = verdicts.stream().filter(v -> v.family().equals(family)).toList();
+    String right =
+        all.stream()
+            .filter(Verdict::isRight)
+            .collect(
+                Collectors.groupingBy(
+                    v -> v.element().suffix(),
+                    LinkedHashMap::new,
+                    Collectors.mapping(Verdict::variant, Collectors.joining(" "))))
+            .entrySet()
+            .stream()
+            .map(e -> e.getKey() + " " + e.getValue())
+            .collect(Collectors.joining(", "));
+    String wrong =
+        all.stream()
+            .filter(v -> !v.isRight())
+            .map(v -> "%s %s (%s)".formatted(v.variant(), v.element().suffix(), v.wrong()))
+            .collect(Collectors.joining("; "));
+    return wrong.isEmpty()
+        ? "ok: " + right
+        : "WRONG: %s; right: %s".formatted(wrong, right.isEmpty() ? "none" : right);
+  }
+
+  /** The families of which there are verdicts, in order. */
+  public List<String> families() {
+    return verdicts.stream().map(Verdict::family).distinct().toList();
   }
 
   /** Why none of the candidates may be used, to follow a sentence that says so. */

@@ -1,7 +1,5 @@
 package dev.loupe.kernels;
 
-import java.util.List;
-
 /**
  * The sizes of a model that decide how long its kernels take.
  *
@@ -20,10 +18,5 @@ public record ModelShape(int width, int inner, int heads, Element element) {
 
   int headSize() {
     return width / heads;
-  }
-
-  /** Short name, for files. */
-  String key() {
-    return Card.hash(List.of("" + width, "" + inner, "" + heads, element.suffix(), "times 1"));
   }
 }

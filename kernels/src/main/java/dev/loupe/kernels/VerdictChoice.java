@@ -4,6 +4,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -77,11 +78,33 @@ public final class VerdictChoice implements KernelChoice {
   }
 
   /** True if cuBLAS is right, and faster than what else would multiply so many rows. */
-  public boolean takesCublas(List<Variant> candidates, Element element, int rows) {
+  public boolean takesCublas(Element element, int rows) {
     return verdicts.cublas(element)
-        && !named.containsKey(candidates.getFirst().family())
+        && !named.containsKey("linear")
         && times.cublasWins(
-            candidates.stream().filter(v -> verdicts.isRight(v, element)).toList(), element, rows);
+            LinearKernels.VARIANTS.stream().filter(v -> verdicts.isRight(v, element)).toList(),
+            element,
+            rows);
+  }
+
+  /** The card that this is a choice for. */
+  public Card card() {
+    return verdicts.card();
+  }
+
+  /** What was measured to be the fastest, a line a family; empty if nothing was measured. */
+  public List<String> fastest() {
+    return times.summary();
+  }
+
+  /** Hash of all that this choice follows from, for what was seen of a model that it served. */
+  public String key() {
+    return Card.hash(List.of(verdicts.card().key(), times.key(), new TreeMap<>(named).toString()));
+  }
+
+  @Override
+  public String distrust() {
+    return "; " + FirstContact.distrust(verdicts.card());
   }
 
   @Override

@@ -100,6 +100,23 @@ public record Gpt2Config(
         eosTokenId);
   }
 
+  /** The first {@code layers} of the model. */
+  public Gpt2Config withLayers(int layers) {
+    return new Gpt2Config(
+        layers,
+        nHead,
+        nEmbd,
+        nPositions,
+        vocabSize,
+        nInner,
+        activation,
+        layerNormEpsilon,
+        scaleAttnWeights,
+        scaleAttnByInverseLayerIdx,
+        bosTokenId,
+        eosTokenId);
+  }
+
   /** The same weights cut into another number of heads; it divides nEmbd. */
   public Gpt2Config withHeads(int heads) {
     return new Gpt2Config(

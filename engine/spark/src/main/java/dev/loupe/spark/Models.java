@@ -2,7 +2,6 @@ package dev.loupe.spark;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
-import dev.loupe.Gemm;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.Precision;
@@ -117,16 +116,16 @@ final class Models {
       backend = Backend.CPU; // others of this machine may have its cards
     }
     Options options =
-        new Options(
-            backend,
-            device(card, here),
-            wanted.precision(),
-            Gemm.AUTO,
-            wanted.threads() > 0 ? wanted.threads() : cores(),
-            0,
-            true,
-            Optional.empty(),
-            wanted.place().tokenizer());
+        Options.defaults()
+            .backend(backend)
+            .device(device(card, here))
+            .precision(wanted.precision())
+            .threads(wanted.threads() > 0 ? wanted.threads() : cores())
+            .hash(true);
+    Optional<Path> tokenizer = wanted.place().tokenizer();
+    if (tokenizer.isPresent()) {
+      options = options.gpt2Tokenizer(tokenizer.get());
+    }
     Path source = local(wanted.place());
     Loupe loupe = Loupe.open(source, options);
     String sha256 = loupe.info().sha256().orElseThrow();

@@ -10,15 +10,20 @@ import dev.loupe.kernels.EmbeddingKernels;
 import dev.loupe.kernels.GemvKernels;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.kernels.KernelTimer;
+import dev.loupe.kernels.KernelTimes;
+import dev.loupe.kernels.KernelVerdicts;
 import dev.loupe.kernels.LayerNormKernels;
 import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
+import dev.loupe.kernels.ModelShape;
 import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.Scratch;
 import dev.loupe.kernels.StepKernels;
 import dev.loupe.kernels.Variant;
+import dev.loupe.kernels.VerdictChoice;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
@@ -77,6 +82,8 @@ public final class CudaOps implements Ops {
   private static final int MAPS_AHEAD = 8;
 
   private final boolean graphs;
+  private final Gemm gemm;
+  private final @Nullable VerdictChoice choice; // null: every kernel is trusted
   private final Gpu gpu;
   private final Element weights;
   private final Element activations;
@@ -110,7 +117,37 @@ public final class CudaOps implements Ops {
    * @param graphs whether decoding steps are replayed as graphs
    */
   CudaOps(int device, Precision precision, Gemm gemm, boolean graphs) {
+    this(device, precision, gemm, graphs, null, null, Map.of());
+  }
+
+  /**
+   * Opens a GPU and uses the kernels that are right on it, the fastest first.
+   *
+   * @param verdicts on its kernels
+   * @param config of the model, on whose shapes kernels are timed
+   * @param named name of the variant to use, by family, whatever its verdict
+   * @throws GpuException likewise, or if cuBLAS is asked for and multiplies wrongly
+   */
+  public CudaOps(
+      int device,
+      Precision precision,
+      Gemm gemm,
+      KernelVerdicts verdicts,
+      Gpt2Config config,
+      Map<String, String> named) {
+    this(device, precision, gemm, verdicts.graphs(), verdicts, config, named);
+  }
+
+  private CudaOps(
+      int device,
+      Precision precision,
+      Gemm gemm,
+      boolean graphs,
+      @Nullable KernelVerdicts verdicts,
+      @Nullable Gpt2Config config,
+      Map<String, String> named) {
     this.graphs = graphs;
+    this.gemm = gemm;
     weights =
         switch (precision) {
           case F32 -> Element.F32;
@@ -130,16 +167,27 @@ public final class CudaOps implements Ops {
       wideWeight = new Scratch(gpu, activations);
       tokensOfRows = new Scratch(gpu, Element.I32);
       logprobsOfRows = new Scratch(gpu, Element.F32);
-      cublas = cublas(gemm);
+      cublas = cublas(verdicts);
+      choice = verdicts == null || config == null ? null : choice(verdicts, config, named);
     } catch (RuntimeException e) {
       gpu.close();
       throw e;
     }
   }
 
-  private @Nullable CublasLinear cublas(Gemm gemm) {
-    // f32 by our tensor cores' 3xTF32; cuBLAS has plain f32 only
-    if (gemm == Gemm.OWN || (gemm == Gemm.AUTO && activations == Element.F32)) {
+  private VerdictChoice choice(
+      KernelVerdicts verdicts, Gpt2Config config, Map<String, String> named) {
+    gpu.use(new VerdictChoice(verdicts, KernelTimes.NONE, named));
+    ModelShape shape = new ModelShape(config.nEmbd(), config.nInner(), config.nHead(), activations);
+    KernelTimes times = KernelTimer.of(gpu, verdicts, shape, cublas);
+    VerdictChoice choice = new VerdictChoice(verdicts, times, named);
+    gpu.use(choice);
+    return choice;
+  }
+
+  private @Nullable CublasLinear cublas(@Nullable KernelVerdicts verdicts) {
+    if (gemm == Gemm.OWN
+        || (gemm == Gemm.AUTO && (verdicts == null || !verdicts.cublas(activations)))) {
       return null;
     }
     try {
@@ -158,6 +206,11 @@ public final class CudaOps implements Ops {
               .formatted(Cublas.searched()));
     }
     return null;
+  }
+
+  /** What decides which kernels serve; empty if all are trusted. */
+  public Optional<VerdictChoice> choice() {
+    return Optional.ofNullable(choice);
   }
 
   Gpu gpu() {
@@ -369,7 +422,9 @@ public final class CudaOps implements Ops {
             && !pass.isResident()
             && rows > GemvKernels.MAX_ROWS
             && CublasLinear.takes(map, input)
-            && cublas.isUsable(rows);
+            && cublas.isUsable(rows)
+            && (gemm == Gemm.CUBLAS
+                || (choice != null && choice.takesCublas(input.element(), rows)));
     return serves ? cublas : null;
   }
 
