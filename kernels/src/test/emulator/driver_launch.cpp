@@ -117,12 +117,12 @@ static int blocks_per_multiprocessor(const Function& f, int threads, size_t shar
 
 static CUresult run_kernel(const Launch& launch, const std::vector<int>& parameter_sizes) {
   if (sticky_error) return sticky_error;
-  if (CUresult rc = injected_at_kernel()) {
+  if (CUresult rc = injected_at_kernel(launch.kernel.c_str())) {
     fail_context(rc);
     return CUDA_SUCCESS;
   }
   static const bool off = getenv("EMU_KERNELS_OFF");  // to time what the host does for a launch
-  if (off) return CUDA_SUCCESS;
+  if (off || injected_skip(launch.kernel.c_str())) return CUDA_SUCCESS;
   if (other_machine) {
     const unsigned shape[] = {launch.grid.x,  launch.grid.y,  launch.grid.z,       launch.block.x,
                               launch.block.y, launch.block.z, launch.shared_bytes, launch.cooperative};

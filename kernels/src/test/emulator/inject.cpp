@@ -1,5 +1,11 @@
 #include "inject.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
 #include "device_memory.h"
 
 namespace emu {
@@ -11,7 +17,31 @@ static CUresult kernel_error, call_error;
 static bool due(long long* before) { return *before >= 0 && (*before)-- == 0; }
 
 CUresult injected_at_allocation() { return due(&allocations_before) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS; }
-CUresult injected_at_kernel() { return due(&kernels_before) ? kernel_error : CUDA_SUCCESS; }
+/**
+ * What becomes of a kernel by the environment, which children inherit: EMU_BREAK is a list of NAME:HOW with commas,
+ * where NAME is how the kernel's name begins, and HOW is `skip` (it does nothing), `hang`, `die` (the process ends) or
+ * the number of an error that ends the context.
+ */
+static std::string broken(const char* name) {
+  static const char* list = getenv("EMU_BREAK");
+  std::istringstream items(list ? list : "");
+  for (std::string item; std::getline(items, item, ',');) {
+    size_t colon = item.find(':');
+    if (colon != std::string::npos && strncmp(name, item.c_str(), colon) == 0) return item.substr(colon + 1);
+  }
+  return "";
+}
+
+bool injected_skip(const char* name) {
+  std::string how = broken(name);
+  if (how == "die") abort();
+  while (how == "hang") sleep(1);
+  return how == "skip";
+}
+CUresult injected_at_kernel(const char* name) {
+  if (int error = atoi(broken(name).c_str())) return static_cast<CUresult>(error);
+  return due(&kernels_before) ? kernel_error : CUDA_SUCCESS;
+}
 CUresult injected_at_call() {
   if (!due(&calls_before)) return CUDA_SUCCESS;
   process_error = call_error;  // it does not come back

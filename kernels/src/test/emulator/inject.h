@@ -6,7 +6,9 @@ namespace emu {
 /** The error that an allocation, of device or pinned memory, is to fail with. */
 CUresult injected_at_allocation();
 /** The error that a kernel is to end its context with. */
-CUresult injected_at_kernel();
+CUresult injected_at_kernel(const char* name);
+/** True if a kernel is to do nothing; does not return if it is to hang or to end the process. */
+bool injected_skip(const char* name);
 
 /**
  * Runs a kernel: shape is grid x, y, z, block x, y, z, bytes of dynamic shared memory, and whether the launch is

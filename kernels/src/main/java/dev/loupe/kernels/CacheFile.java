@@ -61,8 +61,13 @@ public final class CacheFile {
    * @throws IOException if no file can be kept here
    */
   public static CacheFile of(Card card, String ending, List<String> of) throws IOException {
+    return in(folder(), card, ending, of);
+  }
+
+  /** Likewise in a folder that is there. */
+  static CacheFile in(Path folder, Card card, String ending, List<String> of) {
     String more = of.isEmpty() ? "" : "-" + Card.hash(of);
-    return new CacheFile(folder().resolve(card.key() + more + "." + ending));
+    return new CacheFile(folder.resolve(card.key() + more + "." + ending));
   }
 
   /**

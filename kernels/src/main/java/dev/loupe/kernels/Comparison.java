@@ -46,12 +46,12 @@ final class Comparison implements AutoCloseable {
     }
   }
 
-  /** Tests a variant in an element, in the place of the others of its family. */
+  /** Tests a variant in the place of the others of its family. */
   void one(Variant v, Element element, Case test) {
     KernelChoice before = gpu.choice();
-    variant = v.name() + " " + element.suffix();
     gpu.use(KernelChoice.preferring(v));
     try {
+      variant = v.name() + " " + element.suffix();
       test.run(v, element);
     } finally {
       gpu.use(before);

@@ -42,10 +42,10 @@ public final class FirstContact {
     default void ends() {}
   }
 
-  /** Children that die until the card is thought to be at fault: more than one family has. */
-  private static final int MOST_DEATHS = 24;
+  /** Trials that fail until the card is thought to be at fault: more than one family has. */
+  private static final int MOST_FAILURES = 24;
 
-  /** Likewise children that hang; each costs the whole limit. */
+  /** Likewise trials that hang; each costs the whole limit. */
   private static final int MOST_HANGS = 3;
 
   /** Until a child is there: Java and the driver start, maybe beside much else. */
@@ -241,30 +241,29 @@ public final class FirstContact {
   }
 
   private void inChildren(Path launcher) throws InterruptedException {
-    int deaths = 0;
+    int failures = 0;
     int hangs = 0;
-    int next = 0;
-    boolean again = false; // after a death the card has to show that it still opens
-    while (next < trials.size() || again) {
+    Ending ending = new Ending(0, false, false);
+    // after a failure the card has to show that it still opens
+    while (ending.next() < trials.size() || ending.failed()) {
       TrialProcess child;
       long start = System.nanoTime();
       try {
-        child = TrialProcess.start(launcher, device, card.key(), next);
+        child = TrialProcess.start(launcher, device, card.key(), ending.next());
       } catch (IOException e) {
         inThisProcess("no process could be started: " + e.getMessage());
         return;
       }
       try (child) {
-        Ending ending = listen(child, start, next);
-        next = ending.next();
-        again = !ending.how().isEmpty() || ending.lost();
-        deaths += ending.how().isEmpty() ? 0 : 1;
-        hangs += ending.hung() ? 1 : 0;
-        if (hangs >= MOST_HANGS || deaths >= MOST_DEATHS) {
-          throw new TrialRun.CardFailure(
-              "%d kernels in turn ended or held up their process, the last one %s (%s)"
-                  .formatted(deaths, trials.get(next - 1), ending.how()));
-        }
+        ending = listen(child, start, ending.next());
+      }
+      failures += ending.failed() ? 1 : 0;
+      hangs += ending.hung() ? 1 : 0;
+      if (hangs >= MOST_HANGS || failures >= MOST_FAILURES) {
+        int last = ending.next() - 1;
+        throw new TrialRun.CardFailure(
+            "%d kernels failed, the last one %s (%s)"
+                .formatted(failures, trials.get(last), wrong[last]));
       }
     }
   }
@@ -273,11 +272,10 @@ public final class FirstContact {
    * How a child came to its end.
    *
    * @param next the trial to go on with
-   * @param how it died, in words; empty if it ended by itself
+   * @param failed whether the last trial ended it, or left the card's context unusable
    * @param hung whether it had to be ended
-   * @param lost whether its last trial left the card's context unusable
    */
-  private record Ending(int next, String how, boolean hung, boolean lost) {}
+  private record Ending(int next, boolean failed, boolean hung) {}
 
   private Ending listen(TrialProcess child, long start, int first) throws InterruptedException {
     Duration limit = START;
@@ -289,7 +287,7 @@ public final class FirstContact {
         case "ready" -> {
           // the slower it started, the more a step may take
           Duration took = Duration.ofNanos(System.nanoTime() - start);
-          limit = max(shortestStep, took.multipliedBy(100));
+          limit = max(shortestStep, took.multipliedBy(10));
         }
         case "try" -> trying = inRange(message.number());
         case "found" -> {
@@ -298,7 +296,7 @@ public final class FirstContact {
           trying = -1;
         }
         case "end" -> {
-          return new Ending(done, "", false, done < trials.size());
+          return new Ending(done, done < trials.size(), false);
         }
         case "card" -> throw new TrialRun.CardFailure(message.more());
         case "silent", "exit" -> {
@@ -317,7 +315,7 @@ public final class FirstContact {
           String how =
               hung ? "it did not end within %d s".formatted(limit.toSeconds()) : child.end();
           found(trying, how);
-          return new Ending(trying + 1, how, hung, false);
+          return new Ending(trying + 1, true, hung);
         }
         default -> {
           // a line that only looks like one of ours

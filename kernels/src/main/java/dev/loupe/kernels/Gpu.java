@@ -611,7 +611,7 @@ public final class Gpu implements AutoCloseable {
           hasContext
               ? "; the GPU must be closed" + (last == null ? "" : ", it last ran " + last)
               : "; no GPU can be used in this process any more";
-      message += isOfTheCard(rc) ? "" : choice.distrust();
+      message += hasContext && last != null && !isOfTheCard(rc) ? choice.distrust() : "";
     }
     return new GpuException(message);
   }

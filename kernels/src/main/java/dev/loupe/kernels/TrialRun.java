@@ -39,7 +39,8 @@ final class TrialRun {
   private TrialRun() {}
 
   /**
-   * Runs trials from number {@code first} until one of them costs the GPU's context, or to the end.
+   * Runs trials from number {@code first} to the end, or until one makes the GPU report an error:
+   * whatever that was, it may be reported again to the next one in this context.
    *
    * @return the number of the next trial
    * @throws CardFailure if the card fails, or does not open
@@ -48,31 +49,23 @@ final class TrialRun {
     try (Gpu gpu = Gpu.open(device)) {
       for (int i = first; i < trials.size(); i++) {
         listener.tries(i);
-        listener.found(i, wrong(gpu, trials.get(i)));
-        if (gpu.isLost()) {
+        try {
+          SelfTest.Finding finding = SelfTest.of(gpu, trials.get(i).variant(), trials.get(i).element());
+          gpu.synchronize(); // a late failure is this one's
+          listener.found(i, finding.isRight() ? "" : finding.text().replaceFirst("^WRONG: ", ""));
+        } catch (GpuMemoryException e) {
+          throw e;
+        } catch (GpuException e) {
+          if (gpu.hasCardFailed()) {
+            throw e;
+          }
+          listener.found(i, "fails: " + e.getMessage());
           return i + 1;
         }
       }
       return trials.size();
     } catch (GpuException e) {
       throw new CardFailure(String.valueOf(e.getMessage()));
-    }
-  }
-
-  private static String wrong(Gpu gpu, Trial trial) {
-    try {
-      SelfTest.Finding finding = SelfTest.of(gpu, trial.variant(), trial.element());
-      gpu.synchronize(); // a late failure is this one's
-      return finding.isRight() ? "" : finding.text();
-    } catch (GpuMemoryException e) {
-      throw e;
-    } catch (GpuException e) {
-      if (gpu.hasCardFailed()) {
-        throw e;
-      }
-      return "fails: " + e.getMessage();
-    } catch (RuntimeException e) {
-      return "fails: " + e;
     }
   }
 

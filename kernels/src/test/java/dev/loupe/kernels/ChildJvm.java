@@ -46,7 +46,8 @@ final class ChildJvm {
    * @param environment added to this process's; an empty value removes
    * @return its output, errors too
    */
-  static String run(Class<?> main, Map<String, String> environment, Path temporary)
+  static String run(
+      Class<?> main, Map<String, String> environment, Path temporary, String... args)
       throws IOException, InterruptedException {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -57,6 +58,7 @@ final class ChildJvm {
     command.add("-cp");
     command.add(System.getProperty("java.class.path"));
     command.add(main.getName());
+    command.addAll(List.of(args));
     ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true);
     environment.forEach(
         (name, value) -> {
@@ -68,7 +70,7 @@ final class ChildJvm {
         });
     Process process = builder.start();
     String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    assertTrue(process.waitFor(100, TimeUnit.SECONDS), "still running");
+    assertTrue(process.waitFor(500, TimeUnit.SECONDS), "still running");
     return output + "exit " + process.exitValue() + "\n";
   }
 }
