@@ -85,11 +85,10 @@ public final class Loupe implements AutoCloseable {
     try {
       tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
       checkVocabulary(checkpoint.config(), tokenizer, source);
-      Opened opened = open(options, checkpoint);
-      ops = opened.ops();
       // first, since loading then gives back the pages that this reads
       Optional<String> hash = options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty();
-      Transformer model = new Transformer(checkpoint, ops, progress);
+      Opened opened = open(options, checkpoint, progress);
+      ops = opened.ops();
       ModelInfo info =
           new ModelInfo(
               source.toString(),
@@ -99,7 +98,7 @@ public final class Loupe implements AutoCloseable {
               ops instanceof CudaOps ? "cuda" : "cpu",
               opened.device(),
               (System.nanoTime() - start) / 1e6);
-      return new Loupe(checkpoint, tokenizer, ops, model, info);
+      return new Loupe(checkpoint, tokenizer, ops, opened.model(), info);
     } catch (Throwable e) {
       if (ops != null) {
         ops.close();
@@ -115,29 +114,44 @@ public final class Loupe implements AutoCloseable {
   /**
    * @param passedOver why a GPU that is there was not taken; empty if that is not so
    */
-  private record Opened(Ops ops, String passedOver) {
+  private record Opened(Ops ops, Transformer model, String passedOver) {
     String device() {
       return ops.device()
           + (passedOver.isEmpty() ? "" : " (not the GPU: %s)".formatted(passedOver));
     }
   }
 
-  private static Opened open(Options options, Checkpoint checkpoint) {
+  private static Opened open(Options options, Checkpoint checkpoint, Progress progress) {
     return switch (options.backend()) {
-      case CPU -> new Opened(cpu(options), "");
-      case CUDA -> new Opened(cuda(options, checkpoint), "");
+      case CPU -> load(cpu(options), checkpoint, progress, "");
+      case CUDA -> load(cuda(options, checkpoint), checkpoint, progress, "");
       case AUTO -> {
-        if (CudaDriver.find().cards().isEmpty()) {
-          yield new Opened(cpu(options), "");
+        CudaDriver driver = CudaDriver.find();
+        if (driver.cards().isEmpty()) {
+          yield load(cpu(options), checkpoint, progress, driver.failure());
         }
         try {
-          yield new Opened(cuda(options, checkpoint), "");
-        } catch (BackendException | GpuMemoryException e) {
+          yield load(cuda(options, checkpoint), checkpoint, progress, "");
+        } catch (BackendException | GpuException e) {
           String why = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
-          yield new Opened(cpu(options), why);
+          yield load(cpu(options), checkpoint, progress, why);
         }
       }
     };
+  }
+
+  /** Loads the model; closes {@code ops} where that fails. */
+  private static Opened load(Ops ops, Checkpoint checkpoint, Progress progress, String passedOver) {
+    try {
+      return new Opened(ops, new Transformer(checkpoint, ops, progress), passedOver);
+    } catch (Throwable e) {
+      try {
+        ops.close();
+      } catch (GpuException closing) {
+        e.addSuppressed(closing);
+      }
+      throw e;
+    }
   }
 
   private static Ops cpu(Options options) {
@@ -154,6 +168,8 @@ public final class Loupe implements AutoCloseable {
     Ops ops;
     try {
       ops = new CudaOps(options.device(), options.precision(), options.gemm());
+    } catch (GpuMemoryException e) {
+      throw e;
     } catch (GpuException e) {
       throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }

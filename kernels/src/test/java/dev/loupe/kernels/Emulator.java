@@ -125,17 +125,14 @@ final class Emulator {
         error);
   }
 
-  /**
-   * Lets contexts open again, as in a new process, after an error that ended CUDA in this one.
-   */
+  /** Lets contexts open again, as in a new process, after an error that ended CUDA in this one. */
   static void revive() {
     call("emu_revive", FunctionDescriptor.of(ValueLayout.JAVA_INT));
   }
 
   /** A card of so many bytes, of which a context and modules take their part. */
   static void memory(long bytes) {
-    call(
-        "emu_memory", FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG), bytes);
+    call("emu_memory", FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_LONG), bytes);
   }
 
   /** Whether the driver has its compiler of PTX. */
@@ -152,6 +149,15 @@ final class Emulator {
         "emu_late_streams",
         FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
         late ? 1 : 0);
+  }
+
+  /** Lets loading take until it is let go on; how many loads were waiting. */
+  static int holdLoads(boolean hold) {
+    return (int)
+        call(
+            "emu_hold_loads",
+            FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
+            hold ? 1 : 0);
   }
 
   /** An error of the driver that nobody has asked about; empty if there is none. */
