@@ -32,7 +32,7 @@ std::vector<Unanswered>& unanswered() {
   static auto& all = *new std::vector<Unanswered>;
   return all;
 }
-bool sticky_known;  // every later call returns it again
+int known_sticky;  // an error that was asked about, which every later call returns again
 
 /** What is an answer rather than an error, or says only that another call has returned one. */
 bool is_answer(const char* function, int code) {
@@ -58,13 +58,13 @@ struct Exit {
 
 void error_returned(const char* function, int code) {
   std::lock_guard<std::mutex> lock(unanswered_lock);
-  if (is_answer(function, code) || (code == sticky_error && sticky_known)) return;
+  if (is_answer(function, code) || code == known_sticky) return;
   if (getenv("EMU_VERBOSE")) fprintf(stderr, "emulator: %s returns %d\n", function, code);
   unanswered().push_back({std::this_thread::get_id(), function, code});
 }
 void error_answered(int code) {
   std::lock_guard<std::mutex> lock(unanswered_lock);
-  if (code == sticky_error) sticky_known = true;
+  if (code == sticky_error) known_sticky = code;
   auto& all = unanswered();
   for (size_t i = all.size(); i-- > 0;) {
     if (all[i].code == code && all[i].thread == std::this_thread::get_id()) all.erase(all.begin() + i);
@@ -83,7 +83,7 @@ static bool ends_process(CUresult error) {
 void fail_context(CUresult error) {
   if (sticky_error) return;
   sticky_error = error;
-  sticky_known = false;
+  known_sticky = CUDA_SUCCESS;
   if (ends_process(error)) process_error = error;
 }
 

@@ -1,5 +1,8 @@
 // Modules, functions, launches.
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -115,18 +118,25 @@ static int blocks_per_multiprocessor(const Function& f, int threads, size_t shar
   return std::min({by_threads, by_shared, by_registers, card.blocks_multiprocessor()});
 }
 
+/** Kernels with this in their names do nothing: to time what the host does for a launch, and to see it noticed. */
+static std::unique_ptr<std::string> kernels_off = getenv("EMU_KERNELS_OFF")
+                                                      ? std::make_unique<std::string>(getenv("EMU_KERNELS_OFF"))
+                                                      : nullptr;
+
 static CUresult run_kernel(const Launch& launch, const std::vector<int>& parameter_sizes) {
   if (sticky_error) return sticky_error;
   if (CUresult rc = injected_at_kernel(launch.kernel.c_str())) {
     fail_context(rc);
     return CUDA_SUCCESS;
   }
-  static const bool off = getenv("EMU_KERNELS_OFF");  // to time what the host does for a launch
-  if (off || injected_skip(launch.kernel.c_str())) return CUDA_SUCCESS;
+  if (kernels_off && strstr(launch.kernel.c_str(), kernels_off->c_str())) return CUDA_SUCCESS;
+  if (injected_skip(launch.kernel.c_str())) return CUDA_SUCCESS;
   if (other_machine) {
     const unsigned shape[] = {launch.grid.x,  launch.grid.y,  launch.grid.z,       launch.block.x,
                               launch.block.y, launch.block.z, launch.shared_bytes, launch.cooperative};
-    sticky_error = static_cast<CUresult>(other_machine(launch.kernel.c_str(), shape, launch.parameters));
+    if (CUresult rc = static_cast<CUresult>(other_machine(launch.kernel.c_str(), shape, launch.parameters))) {
+      fail_context(rc);
+    }
     return CUDA_SUCCESS;
   }
   Recorder recorder(launch, parameter_sizes);
@@ -186,8 +196,14 @@ DRIVER_API cuModuleLoadData(Module** module, const void* image) {
   modules.insert(*module);
   return CUDA_SUCCESS;
 }
+static std::atomic<bool> loads_held;
+static std::atomic<int> loads_waiting;
+
 /** Options are looked at only to leave log buffers empty and their sizes 0. */
 DRIVER_API cuModuleLoadDataEx(Module** module, const void* image, unsigned count, int* names, void** values) {
+  loads_waiting++;
+  for (int waits = 0; loads_held && waits < 60000; waits++) usleep(1000);  // not for ever, if nobody lets them go
+  loads_waiting--;
   for (unsigned i = 0; i < count; i++) {
     bool log_buffer = names[i] == 3 || names[i] == 5, log_size = names[i] == 4 || names[i] == 6;
     if (log_buffer && values[i]) *static_cast<char*>(values[i]) = 0;
@@ -278,6 +294,19 @@ DRIVER_API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Function* f,
 DRIVER_API cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Function* f, int threads, size_t shared,
                                                                unsigned) {
   return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, threads, shared);
+}
+
+/** Lets loading take until it is let go on, as the compiler's work takes seconds; how many loads were waiting. */
+DRIVER_API emu_hold_loads(int on) {
+  int waiting = loads_waiting;
+  loads_held = on;
+  return waiting;
+}
+/** See kernels_off; null: all work. */
+DRIVER_API emu_kernels_off(const char* part) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  kernels_off = part ? std::make_unique<std::string>(part) : nullptr;
+  return CUDA_SUCCESS;
 }
 
 // ---- launches ----

@@ -39,6 +39,7 @@ int emu_options(int schedule, long long seed, int eager);
 int emu_stats(unsigned long long*);
 int emu_live_allocations();
 int emu_clear_error();
+int emu_forget_errors();
 const char* emu_kernel_name(int);
 }
 

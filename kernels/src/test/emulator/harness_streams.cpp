@@ -26,6 +26,11 @@ int cuMemcpyHtoDAsync_v2(CUdeviceptr, const void*, size_t, void* stream);
 int cuMemcpyDtoHAsync_v2(void*, CUdeviceptr, size_t, void* stream);
 int cuMemcpyDtoDAsync_v2(CUdeviceptr, CUdeviceptr, size_t, void* stream);
 int cuMemsetD32Async(CUdeviceptr, unsigned value, size_t n, void* stream);
+int cuMemHostAlloc(void** memory, size_t bytes, unsigned);
+int cuMemFreeHost(void* memory);
+int cuStreamQuery(void* stream);
+int cuModuleUnload(void* module);
+int emu_card(int compute_capability, int driver_version, int devices, long long memory);
 }
 
 namespace {
@@ -58,33 +63,44 @@ struct Streams {
 
 const int N = 64 * 8;
 
+/** Floats that the card reaches by itself; others have no place in a graph. */
+struct Pinned {
+  explicit Pinned(float value) {
+    check(cuMemHostAlloc(reinterpret_cast<void**>(&values), N * 4, 0), "cuMemHostAlloc");
+    std::fill(values, values + N, value);
+  }
+  ~Pinned() { cuMemFreeHost(values); }
+  std::vector<float> content() const { return {values, values + N}; }
+  float* values;
+};
+
 }  // namespace
 
 CASE(self_graph) {
   Streams s;
   Buffer<float> x(N), y(N), z(N);
-  std::vector<float> in(N, 1), out(N), zeros(N, -1);
+  Pinned in(1), out(0), zeros(-1);
   s.begin_and_fork();
-  check(cuMemcpyHtoDAsync_v2(x.address, in.data(), N * 4, s.a), "upload");
+  check(cuMemcpyHtoDAsync_v2(x.address, in.values, N * 4, s.a), "upload");
   check(cuMemsetD32Async(z.address, 0, N, s.b), "fill");
   launch_on(s.a, "planted_wait", {1}, {64}, 64 * 32, x, y, 0);  // y = x
   check(cuEventRecord(s.done, s.b), "record");
   check(cuStreamWaitEvent(s.a, s.done, 0), "wait");
-  check(cuMemcpyDtoHAsync_v2(zeros.data(), z.address, N * 4, s.a), "download");
+  check(cuMemcpyDtoHAsync_v2(zeros.values, z.address, N * 4, s.a), "download");
   check(cuMemcpyDtoDAsync_v2(z.address, y.address, N * 4, s.a), "copy");
-  check(cuMemcpyDtoHAsync_v2(out.data(), z.address, N * 4, s.a), "download");
+  check(cuMemcpyDtoHAsync_v2(out.values, z.address, N * 4, s.a), "download");
   check(s.end(), "end");
-  expect_equal("nothing has run yet", out[0] + zeros[0], -1);
+  expect_equal("nothing has run yet", out.values[0] + zeros.values[0], -1);
   void* executable;
   check(cuGraphInstantiateWithFlags(&executable, s.graph, 0), "instantiate");
   check(cuGraphDestroy(s.graph), "destroy");  // what was instantiated lives on
   s.graph = nullptr;
   for (int round = 1; round <= 3; round++) {
-    for (int i = 0; i < N; i++) in[i] = round * 1000 + i;
+    for (int i = 0; i < N; i++) in.values[i] = round * 1000 + i;
     check(cuGraphLaunch(executable, round == 2 ? s.b : s.a), "launch");
     check(cuStreamSynchronize(round == 2 ? s.b : s.a), "synchronise");
-    expect_near("out", out, std::vector<double>(in.begin(), in.end()), 0);
-    expect_near("zeros", zeros, std::vector<double>(N), 0);
+    expect_near("out", out.content(), std::vector<double>(in.values, in.values + N), 0);
+    expect_near("zeros", zeros.content(), std::vector<double>(N), 0);
   }
   s.begin();
   check(cuGraphLaunch(executable, s.a), "a graph in a graph");
@@ -92,9 +108,9 @@ CASE(self_graph) {
   check(cuGraphExecDestroy(executable), "destroy");
   expect_equal("launch of what is gone", cuGraphLaunch(executable, s.a), 400);
   check(cuGraphInstantiateWithFlags(&executable, s.graph, 0), "instantiate");
-  in[0] = 5;
+  in.values[0] = 5;
   check(cuGraphLaunch(executable, s.a), "launch");
-  expect_equal("out", out[0], 5);
+  expect_equal("out", out.values[0], 5);
   cuGraphExecDestroy(executable);
   cuGraphDestroy(s.graph);
 }
@@ -171,12 +187,28 @@ CASE(self_capture_refuses) {
   Buffer<float> x(N);
   int status;
   CUdeviceptr memory;
+  void* pinned;
+  Pinned kept(0);
+  std::vector<float> host(N);
   expect_equal("end without beginning", s.end(), 401);
   expect_equal("the default stream", cuStreamBeginCapture_v2(nullptr, 0), UNSUPPORTED);
 
   // each makes the capture invalid
   std::function<int()> forbidden[] = {[&] { return cuStreamSynchronize(s.a); }, [] { return cuCtxSynchronize(); },
-                                      [&] { return cuMemAlloc_v2(&memory, 4); }};
+                                      [&] { return cuMemAlloc_v2(&memory, 4); },
+                                      [&] { return cuMemFree_v2(x.address); },
+                                      [&] { return cuMemHostAlloc(&pinned, 4, 0); },
+                                      [&] { return cuMemFreeHost(kept.values); },
+                                      [&] { return cuMemcpyHtoDAsync_v2(x.address, host.data(), N * 4, s.a); },
+                                      [&] { return cuMemcpyDtoHAsync_v2(host.data(), x.address, N * 4, s.a); },
+                                      [&] { return cuStreamQuery(s.a); },
+                                      [] {
+                                        void* module;
+                                        emu_card(-1, 12020, -1, -1);  // newer drivers load in captures
+                                        int rc = cuModuleLoadData(&module, "// emulated");
+                                        emu_card(-1, 13000, -1, -1);
+                                        return rc;
+                                      }};
   for (auto& call : forbidden) {
     s.begin();
     expect_equal("in a capture", call(), UNSUPPORTED);
@@ -186,7 +218,6 @@ CASE(self_capture_refuses) {
     expect_equal("status", (cuStreamIsCapturing(s.a, &status), status), 0);
   }
   s.begin();
-  std::vector<float> host(N);
   expect_equal("a copy on the default stream", cuMemcpyHtoD_v2(x.address, host.data(), N * 4), IMPLICIT);
   expect_equal("end", s.end(), INVALIDATED);
   check(cuStreamBeginCapture_v2(s.a, 2), "a relaxed capture");
@@ -209,6 +240,39 @@ CASE(self_capture_refuses) {
   expect_equal("end on the other stream", cuStreamEndCapture(s.b, &graph), UNMATCHED);
   expect_equal("end", s.end(), INVALIDATED);
   check(cuStreamSynchronize(s.b), "the other stream is free again");
+}
+
+/** Of late streams, what was asked for is not done yet, and copies of memory that is not pinned are. */
+CASE(self_late_queries_and_copies) {
+  Streams s;
+  Buffer<float> x(N);
+  float elapsed;
+  void* untimed;
+  check(cuEventCreate(&untimed, 2), "an event without timing");
+  Pinned in(1), out(0);
+  std::vector<float> loose(N, 3), back(N);
+  check(emu_late_streams(1), "late");
+  check(cuEventRecord(s.fork, s.a), "record");
+  check(cuMemcpyHtoDAsync_v2(x.address, in.values, N * 4, s.a), "upload");
+  check(cuEventRecord(s.done, s.a), "record");
+  check(cuEventRecord(untimed, s.a), "record");
+  in.values[0] = 2;  // the copy is yet to run
+  expect_equal("the stream", cuStreamQuery(s.b), 0);
+  expect_equal("elapsed", cuEventElapsedTime(&elapsed, s.fork, s.done), 600);
+  expect_equal("the event", cuEventQuery(s.done), 600);
+  check(cuEventQuery(s.done), "the event after one that asked");
+  check(cuEventElapsedTime(&elapsed, s.fork, s.done), "elapsed");
+  expect_equal("without timing", cuEventElapsedTime(&elapsed, s.fork, untimed), 400);
+  check(cuMemcpyDtoHAsync_v2(out.values, x.address, N * 4, s.a), "download");
+  expect_equal("the stream", cuStreamQuery(s.a), 600);
+  check(cuStreamSynchronize(s.a), "synchronise");
+  expect_equal("what was pinned is read when the copy runs", out.values[0], 2);
+  check(cuMemcpyHtoDAsync_v2(x.address, loose.data(), N * 4, s.a), "upload");
+  loose[0] = 4;
+  check(cuMemcpyDtoHAsync_v2(back.data(), x.address, N * 4, s.a), "download");
+  expect_equal("what was not, at the call, and brought before it returns", back[0], 3);
+  check(emu_late_streams(0), "not late any more");
+  cuEventDestroy_v2(untimed);
 }
 
 CASE(self_events) {

@@ -5,6 +5,7 @@ import dev.loupe.attention.ValueNorms;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.kernels.KernelVerdicts;
 import dev.loupe.kernels.VerdictChoice;
 import dev.loupe.model.Transformer;
@@ -132,8 +133,9 @@ public final class Loupe implements AutoCloseable {
       case CPU -> cpu(options, checkpoint, progress, "");
       case CUDA -> cuda(options, checkpoint, tokenizer, progress);
       case AUTO -> {
-        if (CudaDriver.find().cards().isEmpty()) {
-          yield cpu(options, checkpoint, progress, "");
+        CudaDriver driver = CudaDriver.find();
+        if (driver.cards().isEmpty()) {
+          yield cpu(options, checkpoint, progress, driver.failure());
         }
         try {
           yield cuda(options, checkpoint, tokenizer, progress);
@@ -162,7 +164,11 @@ public final class Loupe implements AutoCloseable {
     try {
       return new Opened(ops, model.get(), passedOver, notes);
     } catch (Throwable e) {
-      ops.close();
+      try {
+        ops.close();
+      } catch (GpuException closing) {
+        e.addSuppressed(closing);
+      }
       throw e;
     }
   }
@@ -185,6 +191,8 @@ public final class Loupe implements AutoCloseable {
               config,
               options.kernels());
       notes.addAll(ops.choice().map(VerdictChoice::warnings).orElse(List.of()));
+    } catch (GpuMemoryException e) {
+      throw e;
     } catch (GpuException e) {
       throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }

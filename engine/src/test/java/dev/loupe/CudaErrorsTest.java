@@ -235,6 +235,8 @@ class CudaErrorsTest {
       assertTrue(String.valueOf(e.getMessage()).contains("the GPU must be closed"), e.getMessage());
       assertThrows(GpuException.class, () -> loupe.run(request()), "it stays lost");
     }
+    assertThrows(BackendException.class, () -> open(Precision.F32), "in the whole process");
+    EmulatedGpu.reset();
     try (Loupe loupe = open(Precision.F32)) {
       loupe.run(request()); // a new context is well
     }
@@ -270,6 +272,7 @@ class CudaErrorsTest {
         assertRowsAreWhole(run, run.tokens().size() - 1);
       }
       assertEquals(0, EmulatedGpu.liveAllocations());
+      EmulatedGpu.reset();
     }
   }
 

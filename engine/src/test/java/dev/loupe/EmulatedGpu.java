@@ -3,8 +3,10 @@ package dev.loupe;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
+import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Assumptions;
 
 /** The emulator's controls, for tests of what goes wrong; a real card has none of them. */
@@ -13,23 +15,64 @@ public final class EmulatedGpu {
 
   /** Skips the test where the driver is not the emulator. */
   public static void require() {
-    boolean emulated;
-    try {
-      emulated = library().find("emu_card").isPresent();
-    } catch (IllegalArgumentException e) { // no driver at all
-      emulated = false;
-    }
-    Assumptions.assumeTrue(emulated, "needs the emulated driver");
+    Assumptions.assumeTrue(isDriver(), "needs the emulated driver");
   }
 
   /** The usual card, and no failures to come. */
   public static void reset() {
-    card(80, 13_000, 1, 8L << 30);
+    card(80, 13_000, 1, -1);
+    memory(8L << 30);
+    call("emu_jit", 1);
     failAllocation(-1);
     failKernel(-1, 0);
+    loseCard(-1, 0);
+    kernelsOff(null);
+    call("emu_revive");
   }
 
-  /** Another card from now on; what is below 0 stays. */
+  /** A card of so many bytes, of which a context and modules take their part as on a real one. */
+  public static void memory(long bytes) {
+    call("emu_memory", bytes);
+  }
+
+  /** A driver without its library that compiles PTX. */
+  public static void withoutJit() {
+    call("emu_jit", 0);
+  }
+
+  /** Lets the card disappear with a CUDA error, after so many calls that succeed. */
+  public static void loseCard(long after, int error) {
+    call("emu_lose_card", after, error);
+  }
+
+  /** Kernels with this in their names do nothing from now on; null: all work. */
+  public static void kernelsOff(@Nullable String part) {
+    try (Arena arena = Arena.ofConfined()) {
+      call("emu_kernels_off", part == null ? MemorySegment.NULL : arena.allocateFrom(part));
+    }
+  }
+
+  /** An error of the driver that nobody has asked about; empty if there is none. */
+  static String unreported() {
+    MemorySegment text = (MemorySegment) call(ValueLayout.ADDRESS, "emu_unreported");
+    String unreported = text.address() == 0 ? "" : text.reinterpret(1 << 16).getString(0);
+    call("emu_forget_errors");
+    return unreported;
+  }
+
+  /** True if the driver of this process is the emulator. */
+  static boolean isDriver() {
+    try {
+      return library().find("emu_card").isPresent();
+    } catch (IllegalArgumentException e) { // no driver at all
+      return false;
+    }
+  }
+
+  /**
+   * Another card from now on; what is below 0 stays. Of that memory, nothing is taken but what is
+   * allocated.
+   */
   public static void card(int computeCapability, int driver, int devices, long memory) {
     call("emu_card", computeCapability, driver, devices, memory);
   }
@@ -70,7 +113,12 @@ public final class EmulatedGpu {
   private static Object call(ValueLayout result, String name, Object... arguments) {
     ValueLayout[] types = new ValueLayout[arguments.length];
     for (int i = 0; i < types.length; i++) {
-      types[i] = arguments[i] instanceof Long ? ValueLayout.JAVA_LONG : ValueLayout.JAVA_INT;
+      types[i] =
+          switch (arguments[i]) {
+            case Long _ -> ValueLayout.JAVA_LONG;
+            case MemorySegment _ -> ValueLayout.ADDRESS;
+            default -> ValueLayout.JAVA_INT;
+          };
     }
     try {
       return Linker.nativeLinker()

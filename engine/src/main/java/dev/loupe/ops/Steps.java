@@ -11,7 +11,11 @@ public interface Steps extends AutoCloseable {
    */
   void next();
 
-  /** The token that the step chose for {@code sequence}. */
+  /**
+   * The token that the step chose for {@code sequence}, one of those that are allowed.
+   *
+   * @throws RuntimeException if the device says that it found none, or names another
+   */
   int id(int sequence);
 
   /** False if a logit of {@code sequence} was NaN or infinite. */

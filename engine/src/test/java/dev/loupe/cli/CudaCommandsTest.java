@@ -10,7 +10,9 @@ import dev.loupe.OnGpu;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -55,8 +57,10 @@ class CudaCommandsTest {
 
   @Test
   void aDriverThatIsTooOld() {
-    EmulatedGpu.card(-1, 10_020, -1, -1);
-    generate().refused(4, "driver is too old", "CUDA 10.2", "11.0 is needed");
+    EmulatedGpu.card(-1, 11_080, -1, -1);
+    generate()
+        .refused(
+            4, "driver is too old", "CUDA 11.8", "12.0 is needed", "update it to 525 or newer");
   }
 
   @Test
@@ -65,17 +69,82 @@ class CudaCommandsTest {
     generate().refused(4, "compute capability 7.0", "7.5 or newer");
   }
 
+  /** What keeps a GPU from being of use before a text has begun, and the words that say it. */
+  private static Map<String, Runnable> causes() {
+    Map<String, Runnable> causes = new LinkedHashMap<>();
+    causes.put("driver is too old", () -> EmulatedGpu.card(-1, 11_080, -1, -1));
+    causes.put("compute capability 7.0", () -> EmulatedGpu.card(70, -1, -1, -1));
+    causes.put("the model needs", () -> EmulatedGpu.card(-1, -1, -1, 1 << 20));
+    causes.put("context failed: out of memory", () -> EmulatedGpu.memory(200L << 20));
+    causes.put(
+        "PTX JIT compiler library not found",
+        () -> {
+          EmulatedGpu.card(121, 12_080, -1, -1);
+          EmulatedGpu.withoutJit();
+        });
+    causes.put("computes wrongly", () -> EmulatedGpu.kernelsOff("pointwise_convert"));
+    causes.put("uncorrectable ECC", () -> EmulatedGpu.failKernel(0, ECC));
+    causes.put("CUDA_ERROR_LAUNCH_FAILED", () -> EmulatedGpu.failKernel(3, 719)); // of the weights
+    return causes;
+  }
+
   @Test
   void autoSaysWhyItTakesTheCpu() {
-    String[] words = {"driver is too old", "compute capability 7.0", "the model needs"};
-    for (int i = 0; i < words.length; i++) {
+    String text = Ran.loupe("generate", "ROMEO:", "-m", model, "--greedy", "-n", 2).well().out();
+    causes()
+        .forEach(
+            (words, cause) -> {
+              EmulatedGpu.reset();
+              cause.run();
+              Ran auto = Ran.loupe("generate", "ROMEO:", "-m", model, "--greedy", "-n", 2).well();
+              assertEquals(text, auto.out(), words);
+              String said = auto.err();
+              assertTrue(said.contains("not the GPU: ") && said.contains(words), said);
+              EmulatedGpu.reset();
+              cause.run();
+              Ran asked = generate("-n", 2);
+              assertTrue(
+                  asked.code() == (words.contains("memory") || words.contains("needs") ? 5 : 4),
+                  asked.err());
+              assertTrue(asked.err().contains(words), asked.err());
+              assertEquals("", asked.out());
+            });
+  }
+
+  /** At any call: before the text has begun, the CPU writes it; later, the run says so and ends. */
+  @Test
+  void aCardThatDisappears() {
+    String text = Ran.loupe("generate", "ROMEO:", "-m", model, "--greedy", "-n", 2).well().out();
+    int byTheCpu = 0;
+    int ended = 0;
+    for (long calls = 0; calls < 1 << 20; calls += 1 + calls) {
       EmulatedGpu.reset();
-      EmulatedGpu.card(i == 1 ? 70 : -1, i == 0 ? 10_020 : -1, -1, i == 2 ? 1 << 20 : -1);
-      Ran ran = Ran.loupe("generate", "ROMEO:", "-m", model, "--greedy", "-n", 2).well();
-      assertFalse(ran.out().isEmpty());
-      String said = ran.err();
-      assertTrue(said.contains("not the GPU: ") && said.contains(words[i]), said);
+      EmulatedGpu.loseCard(calls, 999);
+      Ran auto = Ran.loupe("generate", "ROMEO:", "-m", model, "--greedy", "-n", 2);
+      if (auto.err().contains("not the GPU: ")) {
+        assertEquals(0, auto.code(), auto.err());
+        assertEquals(text, auto.out());
+        assertTrue(auto.err().contains("CUDA_ERROR_UNKNOWN"), auto.err());
+        byTheCpu++;
+      } else if (auto.code() != 0) {
+        assertEquals(4, auto.code(), auto.err());
+        assertTrue(text.startsWith(auto.out().strip()), auto.out());
+        String last = auto.err().lines().toList().getLast();
+        assertTrue(last.startsWith("loupe: ") && last.contains("CUDA_ERROR_UNKNOWN"), auto.err());
+        ended++;
+      } else {
+        break; // all calls of the run were made
+      }
     }
+    assertTrue(byTheCpu > 3 && ended > 0, byTheCpu + " by the CPU, " + ended + " ended");
+  }
+
+  /** Ids come from the card: one that nobody may choose is its error and not a token. */
+  @Test
+  void anIdThatIsNone() {
+    EmulatedGpu.kernelsOff("step_advance");
+    generate("-n", 3)
+        .refused(4, "the GPU computes wrongly: it chose token -1 of ", "--backend cpu");
   }
 
   @Test

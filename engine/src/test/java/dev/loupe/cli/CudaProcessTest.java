@@ -189,9 +189,54 @@ class CudaProcessTest {
     }
   }
 
+  private static Map<String, String> driver(String folder, int version, int computeCapability) {
+    return Map.of(
+        "LD_LIBRARY_PATH",
+        System.getenv("LD_LIBRARY_PATH") + "/" + folder,
+        "EMU_DRIVER_VERSION",
+        Integer.toString(version),
+        "EMU_COMPUTE_CAPABILITY",
+        Integer.toString(computeCapability));
+  }
+
+  /**
+   * With JNI's rules checked, all names of the driver looked up at once, and PTX alone; and on the
+   * oldest driver, which lacks what came later and loads no kernel while a graph is recorded.
+   */
+  @Test
+  void theTextIsTheSameOnOtherDrivers() throws Exception {
+    List<String> command = generate(List.of(), "-n", 8, "--backend", "cuda");
+    String text = child.run(command, Map.of()).well().out();
+    Map<String, String> strict = new HashMap<>(driver("", 12_080, 121));
+    strict.put("LD_BIND_NOW", "1");
+    strict.put("EMU_FAULTS", "0");
+    List<String> checked = generate(List.of("-Xcheck:jni"), "-n", 8, "--backend", "cuda");
+    Ran ran = child.run(checked, strict).well();
+    assertEquals(text, ran.out(), "warnings are printed, too");
+    assertFalse(ran.err().contains("native method"), ran.err());
+    command.addAll(List.of("--layers", "1", "--attention", folder.resolve("a.npz").toString()));
+    assertEquals(text, child.run(command, driver("cuda-12.0", 12_000, 80)).well().out());
+  }
+
+  @Test
+  void aDriverThatLacksFunctionsIsRefusedBeforeItIsCalled() throws Exception {
+    List<String> command = generate(List.of(), "-n", 2, "--backend", "cuda");
+    child
+        .run(command, driver("cuda-11.0", 11_000, 80))
+        .refused(4, "driver is too old, it supports CUDA 11.0", "update it to 525 or newer");
+    Map<String, String> lies = driver("cuda-11.0", 12_000, 80);
+    child
+        .run(command, lies)
+        .refused(4, "the NVIDIA driver lacks cuGraphInstantiateWithFlags", "525 or newer");
+    Ran auto = child.run(generate(List.of(), "-n", 2, "--backend", "auto"), lies).well();
+    assertTrue(
+        auto.err().contains("not the GPU: no GPU can be used: the NVIDIA driver lacks"),
+        auto.err());
+  }
+
   @Test
   void theDoctorTellsKernelsThatComputeNothing() throws Exception {
-    Ran ran = doctor(Map.of("EMU_KERNELS_OFF", "1"));
+    Ran ran = doctor(Map.of("EMU_KERNELS_OFF", "_"));
     assertEquals(Main.FAILED, ran.code(), ran.out() + ran.err());
     for (String family : SelfTest.families()) {
       assertTrue(

@@ -26,6 +26,7 @@ public record CudaDriver(int version, List<String> cards, String problem) {
   static final String LIBRARY =
       System.getProperty("os.name", "").startsWith("Windows") ? "nvcuda.dll" : "libcuda.so.1";
 
+  private static final String NO_CARD = "no card";
   private static final int NAME_BYTES = 256;
   private static final int NO_DEVICE = 100; // CUDA_ERROR_NO_DEVICE
 
@@ -71,7 +72,7 @@ public record CudaDriver(int version, List<String> cards, String problem) {
         boolean named = call(driver, "cuDeviceGetName", name, NAME_BYTES - 1, i) == 0;
         cards.add(named ? name.getString(0) : "unnamed");
       }
-      return new CudaDriver(version, cards, cards.isEmpty() ? "no card" : "");
+      return new CudaDriver(version, cards, cards.isEmpty() ? NO_CARD : "");
     }
   }
 
@@ -82,6 +83,11 @@ public record CudaDriver(int version, List<String> cards, String problem) {
         ? "%s (error %d)"
             .formatted(out.get(ValueLayout.ADDRESS, 0).reinterpret(1 << 16).getString(0), rc)
         : "error %d".formatted(rc);
+  }
+
+  /** Why cards that may be there can't be used; empty if one can, there is none, or no driver. */
+  public String failure() {
+    return version == 0 || problem.equals(NO_CARD) ? "" : problem;
   }
 
   /** One line for people. */

@@ -354,17 +354,31 @@ public final class Gpu implements AutoCloseable {
         () -> {
           Kernel known = kernels.get(name);
           if (known == null) {
-            CUmodule module = modules.get(file);
-            if (module == null) {
-              byte[] image = images.image(file, computeCapability, driver.version());
-              module = Kernel.load(this, file, image);
-              modules.put(file, module);
-            }
-            known = Kernel.of(this, module, file, name);
+            known = Kernel.of(this, module(file), file, name);
             kernels.put(name, known);
           }
           return known;
         });
+  }
+
+  /**
+   * Loads the kernels of sources now, which would otherwise happen when they are first needed.
+   *
+   * @param files names of the sources without their ending
+   * @throws GpuException if there are none for this card and driver, or the driver refuses them
+   */
+  public void load(List<String> files) {
+    run(() -> files.forEach(this::module));
+  }
+
+  private CUmodule module(String file) {
+    CUmodule module = modules.get(file);
+    if (module == null) {
+      byte[] image = images.image(file, computeCapability, driver.version());
+      module = Kernel.load(this, file, image);
+      modules.put(file, module);
+    }
+    return module;
   }
 
   /** Lets {@code choice} decide from now on which variants serve. */

@@ -54,6 +54,7 @@ final class ChildJvm {
     command.add("--enable-native-access=ALL-UNNAMED");
     command.add("-Xshare:auto");
     command.add("-XX:TieredStopAtLevel=1");
+    command.add("-XX:+UseSerialGC");
     command.add("-Djava.io.tmpdir=" + temporary);
     command.add("-cp");
     command.add(System.getProperty("java.class.path"));

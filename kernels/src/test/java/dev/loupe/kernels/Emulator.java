@@ -159,6 +159,15 @@ final class Emulator {
         late ? 1 : 0);
   }
 
+  /** Lets loading take until it is let go on; how many loads were waiting. */
+  static int holdLoads(boolean hold) {
+    return (int)
+        call(
+            "emu_hold_loads",
+            FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
+            hold ? 1 : 0);
+  }
+
   /** An error of the driver that nobody has asked about; empty if there is none. */
   static String unreported() {
     MemorySegment text =

@@ -131,7 +131,9 @@ class GraphTest {
     assertArrayEquals(expected, actual);
   }
 
-  /** What waits, loads or allocates has no place in a recording, and the stream is well after it. */
+  /**
+   * What waits, loads or allocates has no place in a recording, and the stream is well after it.
+   */
   @Test
   @OnDevice(emulated = true)
   void whatCannotBeRecordedIsSaid() {

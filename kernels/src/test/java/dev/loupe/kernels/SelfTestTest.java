@@ -63,7 +63,7 @@ class SelfTestTest {
   @Test
   @OnDevice(emulated = true)
   void everyResultOfAKernelThatDoesNothingIsWrong(@TempDir Path temporary) throws Exception {
-    String output = ChildJvm.run(WithoutKernels.class, Map.of("EMU_KERNELS_OFF", "1"), temporary);
+    String output = ChildJvm.run(WithoutKernels.class, Map.of("EMU_KERNELS_OFF", "_"), temporary);
     List<String> lines = output.lines().toList();
     assertEquals(SelfTest.families().size() + 1, lines.size(), output);
     for (String line : lines.subList(0, lines.size() - 1)) {

@@ -19,6 +19,7 @@ import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.ModelShape;
+import dev.loupe.kernels.PointwiseKernels;
 import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.Scratch;
 import dev.loupe.kernels.StepKernels;
@@ -41,6 +42,7 @@ import dev.loupe.ops.Weight;
 import dev.loupe.sampling.Distribution;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -80,6 +82,20 @@ public final class CudaOps implements Ops {
 
   // all maps of one layer, 12 heads over 1,024 tokens in f32, are 27 MB: they need not wait
   private static final int MAPS_AHEAD = 8;
+
+  /** The kernels of every run; those of attention maps are loaded for runs that ask for maps. */
+  private static final List<String> SOURCES =
+      List.of(
+          "weights",
+          "embedding",
+          "layernorm",
+          "linear",
+          "gemv",
+          "attention",
+          "attention_decode",
+          "pointwise",
+          "sample",
+          "step");
 
   private final boolean graphs;
   private final Gemm gemm;
@@ -158,7 +174,7 @@ public final class CudaOps implements Ops {
     activations = CudaMemory.activations(weights);
     gpu = Gpu.open(device);
     try {
-      gpu.images(); // a build without kernels shows here, not at the first launch
+      gpu.load(SOURCES); // what is missing or refused shows here, not in the middle of a text
       embedding = new EmbeddingKernels(gpu);
       layerNorm = new LayerNormKernels(gpu);
       linear = new LinearKernels(gpu);
@@ -167,10 +183,15 @@ public final class CudaOps implements Ops {
       wideWeight = new Scratch(gpu, activations);
       tokensOfRows = new Scratch(gpu, Element.I32);
       logprobsOfRows = new Scratch(gpu, Element.F32);
+      tryOut();
       cublas = cublas(verdicts);
       choice = verdicts == null || config == null ? null : choice(verdicts, config, named);
-    } catch (RuntimeException e) {
-      gpu.close();
+    } catch (RuntimeException | Error e) {
+      try {
+        gpu.close();
+      } catch (GpuException closing) {
+        e.addSuppressed(closing);
+      }
       throw e;
     }
   }
@@ -183,6 +204,22 @@ public final class CudaOps implements Ops {
     VerdictChoice choice = new VerdictChoice(verdicts, times, named);
     gpu.use(choice);
     return choice;
+  }
+
+  /** A card that loads kernels may still run none. */
+  private void tryOut() {
+    try (DeviceBuffer x = gpu.allocate(Element.F32, 3);
+        DeviceBuffer y = gpu.allocate(activations, 3)) {
+      x.upload(new float[] {0.5f, -2, 3});
+      new PointwiseKernels(gpu).convert(x, y, 3);
+      float[] values = new float[3];
+      y.download(values);
+      if (!Arrays.equals(values, new float[] {0.5f, -2, 3})) {
+        throw new GpuException(
+            "%s computes wrongly: 0.5, -2 and 3 became %s"
+                .formatted(gpu.name(), Arrays.toString(values)));
+      }
+    }
   }
 
   private @Nullable CublasLinear cublas(@Nullable KernelVerdicts verdicts) {

@@ -3,6 +3,7 @@ package dev.loupe.ops.cuda;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
+import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.Graph;
 import dev.loupe.kernels.HostBuffer;
 import dev.loupe.kernels.Mark;
@@ -363,7 +364,17 @@ final class CudaSteps implements Steps {
 
   @Override
   public int id(int sequence) {
-    return result(sequence, 0);
+    int id = result(sequence, 0);
+    int error = result(sequence, 1);
+    if (error == SampleKernels.NO_ID) {
+      throw new GpuException("the GPU chose no token, as if none were allowed");
+    }
+    if (error != 0 || !plan.allowed().get(id < 0 ? vocabulary : id)) {
+      throw new GpuException(
+          "the GPU computes wrongly: it chose token %d of %d with error %d (--backend cpu)"
+              .formatted(id, vocabulary, error));
+    }
+    return id;
   }
 
   @Override
