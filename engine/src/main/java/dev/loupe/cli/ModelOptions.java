@@ -78,6 +78,9 @@ final class ModelOptions {
    */
   Loupe open(Terminal terminal, boolean quiet, boolean hash) throws CheckpointException {
     ProgressBar bar = new ProgressBar(terminal, !quiet, "loading");
+    if (!quiet) {
+      CompileProgress.show(terminal);
+    }
     Loupe loupe;
     try {
       loupe =

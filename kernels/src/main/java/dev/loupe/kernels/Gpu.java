@@ -18,7 +18,6 @@ import java.util.function.Supplier;
 import jcuda.driver.CUcontext;
 import jcuda.driver.CUdevice;
 import jcuda.driver.CUevent;
-import jcuda.driver.CUmodule;
 import jcuda.driver.CUresult;
 import jcuda.driver.CUstream;
 import jcuda.driver.JCudaDriver;
@@ -42,7 +41,6 @@ public final class Gpu implements AutoCloseable {
   private static final int DEVICE_UNAVAILABLE = 46;
 
   private final CudaDriver driver;
-  private final ImageSource images;
   private final GpuThread thread = new GpuThread();
   private final CUdevice device = new CUdevice();
   private final CUcontext context = new CUcontext();
@@ -58,7 +56,7 @@ public final class Gpu implements AutoCloseable {
   // from here on: only the owning thread's
   private final Set<DeviceBuffer> buffers = new LinkedHashSet<>();
   private final Set<HostBuffer> pinned = new LinkedHashSet<>();
-  private final Map<String, CUmodule> modules = new HashMap<>();
+  private final LoadedModules modules;
   private final Map<String, Kernel> kernels = new HashMap<>();
   private final Staging staging = new Staging();
   private boolean hasContext;
@@ -78,7 +76,7 @@ public final class Gpu implements AutoCloseable {
 
   private Gpu(CudaDriver driver, int ordinal, ImageSource images) {
     this.driver = driver;
-    this.images = images;
+    this.modules = new LoadedModules(this, images);
     this.name = driver.cards().get(ordinal);
   }
 
@@ -179,16 +177,13 @@ public final class Gpu implements AutoCloseable {
   }
 
   /**
-   * Which of the build's images this card loads, e.g. {@code sm_90a.cubin}.
+   * Which of the jar's compiled kernels this card loads, for people, e.g. {@code sm_90 cubins of
+   * CUDA 12.6, from loupe-kernels-1.0.jar}; looks whether they are there and whole.
    *
-   * @throws GpuException if there is none
+   * @throws GpuException if they are not, or if none is for this card and driver
    */
   public String images() {
-    List<String> sources = KernelImages.sources();
-    String source = sources.isEmpty() ? "attention" : sources.getFirst();
-    return KernelImages.load(source, driver.version(), computeCapability)
-        .name()
-        .substring(source.length() + 1);
+    return KernelImages.describe(driver.version(), computeCapability);
   }
 
   /** Compute capability times ten, e.g. 80 or 90. */
@@ -337,13 +332,7 @@ public final class Gpu implements AutoCloseable {
         () -> {
           Kernel known = kernels.get(name);
           if (known == null) {
-            CUmodule module = modules.get(file);
-            if (module == null) {
-              byte[] image = images.image(file, computeCapability, driver.version());
-              module = Kernel.load(this, file, image);
-              modules.put(file, module);
-            }
-            known = Kernel.of(this, module, file, name);
+            known = Kernel.of(this, modules.with(file, name), file, name);
             kernels.put(name, known);
           }
           return known;
@@ -506,7 +495,7 @@ public final class Gpu implements AutoCloseable {
     // the context takes these with it; a card with ten contexts finds them earlier
     buffers.forEach(b -> JCudaDriver.cuMemFree(b.pointer()));
     pinned.forEach(HostBuffer::free);
-    modules.values().forEach(JCudaDriver::cuModuleUnload);
+    modules.unload();
     JCudaDriver.cuStreamDestroy(stream);
     JCudaDriver.cuCtxDestroy(context);
     check(rc, "waiting for the GPU to close it");
@@ -569,7 +558,8 @@ public final class Gpu implements AutoCloseable {
     String[] text = new String[1];
     int known = JCudaDriver.cuGetErrorString(rc, text);
     String code = CUresult.stringFor(rc);
-    return known == 0 && text[0] != null ? text[0] + " (" + code + ")" : code;
+    String described = known == 0 && text[0] != null ? text[0] + " (" + code + ")" : code;
+    return described + KernelCompiler.advice(rc);
   }
 
   /** True for the errors that end a context: those of a kernel, and of a card that is lost. */

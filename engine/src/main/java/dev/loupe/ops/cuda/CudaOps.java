@@ -117,7 +117,7 @@ public final class CudaOps implements Ops {
     activations = CudaMemory.activations(weights);
     gpu = Gpu.open(device);
     try {
-      gpu.images(); // a build without kernels shows here, not at the first launch
+      gpu.images(); // what is missing or damaged shows here, not at the first launch
       embedding = new EmbeddingKernels(gpu);
       layerNorm = new LayerNormKernels(gpu);
       linear = new LinearKernels(gpu);
