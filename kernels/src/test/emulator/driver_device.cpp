@@ -46,6 +46,7 @@ struct Context {
 Context primary{true};
 int primary_retained;
 bool initialised;
+std::string cache_path;  // CUDA_CACHE_PATH when the driver started: a real one reads it then
 thread_local std::vector<Context*> stack;  // of current contexts; the last one counts
 
 long long number(const char* variable, long long otherwise) {
@@ -85,6 +86,8 @@ DRIVER_API cuInit(unsigned flags) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (!initialised) {
+    const char* cache = getenv("CUDA_CACHE_PATH");
+    cache_path = cache ? cache : "";
     card.compute_capability = number("EMU_COMPUTE_CAPABILITY", card.compute_capability);
     card.driver_version = number("EMU_DRIVER_VERSION", card.driver_version);
     card.devices = number("EMU_DEVICES", card.devices);
@@ -315,6 +318,8 @@ DRIVER_API emu_reset_stats() {
   statistics = {};
   return CUDA_SUCCESS;
 }
+/** What CUDA_CACHE_PATH was when the driver started. */
+extern "C" __attribute__((visibility("default"))) const char* emu_cache_path() { return cache_path.c_str(); }
 DRIVER_API emu_live_allocations() {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   return static_cast<int>(device_memory_live());

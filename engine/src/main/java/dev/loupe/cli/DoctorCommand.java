@@ -62,6 +62,7 @@ final class DoctorCommand implements Callable<Integer> {
 
   /** What there is of NVIDIA's; true if the cards that can be used compute rightly. */
   private boolean gpus() {
+    CompileProgress.show(main.terminal());
     CudaDriver driver = CudaDriver.find();
     line("nvidia driver", driver.summary());
     int usable = 0;

@@ -192,6 +192,9 @@ final class KernelBenchCommand implements Callable<Integer> {
   @Override
   public Integer call() throws IOException {
     Terminal terminal = Objects.requireNonNull(parent).main.terminal();
+    if (!results.quiet) {
+      CompileProgress.show(terminal);
+    }
     KernelReport old = results.against == null ? null : older(results.against);
     KernelComparison.Settings settings = new KernelComparison.Settings(samples, seconds);
     Machine machine = Machine.here(); // before there is load

@@ -86,6 +86,9 @@ final class ModelOptions {
    * @param hash whether to compute the hash of the weights, which reads all of them
    */
   Loupe open(Terminal terminal, boolean quiet, boolean hash) throws CheckpointException {
+    if (!quiet) {
+      CompileProgress.show(terminal);
+    }
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
       loupe = Loupe.open(source(), options(hash, bar), bar::loaded);

@@ -10,12 +10,14 @@ import dev.loupe.OnGpu;
 import dev.loupe.kernels.SelfTest;
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
@@ -80,6 +82,27 @@ class CudaProcessTest {
     assertEquals(0, ran.code(), ran.err());
     assertFalse(ran.out().isEmpty());
     assertTrue(ran.err().contains("not the GPU: JCuda's native library " + LIBRARY), ran.err());
+  }
+
+  /** A folder that lies before the jars, with one of the compiled kernels in it, cut. */
+  @Test
+  void kernelsThatAreDamagedLeaveTheCpu() throws Exception {
+    String name = "dev/loupe/kernels/cuda/layernorm.sm_80.cubin.xz";
+    Path file = folder.resolve("damaged").resolve(name);
+    Files.createDirectories(file.getParent());
+    try (InputStream whole = SelfTest.class.getResourceAsStream("/" + name)) {
+      Files.write(file, Objects.requireNonNull(whole).readNBytes(5000));
+    }
+    List<String> damaged = List.of("-Xbootclasspath/a:" + folder.resolve("damaged"));
+    String why =
+        "the compiled kernels of this copy of Loupe are damaged (layernorm.sm_80.cubin.xz: its 5000"
+            + " bytes are not those that were packed): build or download it again";
+    Map<String, String> environment = Map.of("LOUPE_CACHE", folder.resolve("cache").toString());
+    child.run(generate(damaged, "-n", 2, "--backend", "cuda"), environment).refused(4, why);
+    Ran ran = child.run(generate(damaged, "-n", 2), environment);
+    assertEquals(0, ran.code(), ran.err());
+    assertFalse(ran.out().isEmpty());
+    assertTrue(ran.err().contains("not the GPU: " + why), ran.err());
   }
 
   /** As large as the right one, but for another processor. */

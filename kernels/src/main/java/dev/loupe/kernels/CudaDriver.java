@@ -56,6 +56,7 @@ public record CudaDriver(int version, List<String> cards, String problem) {
   }
 
   private static CudaDriver ask(SymbolLookup driver) {
+    ComputeCache.prepare();
     try (Arena arena = Arena.ofConfined()) {
       int rc = call(driver, "cuInit", 0);
       MemorySegment out = arena.allocate(ValueLayout.JAVA_INT);

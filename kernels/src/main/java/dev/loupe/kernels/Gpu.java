@@ -18,7 +18,6 @@ import java.util.function.Supplier;
 import jcuda.driver.CUcontext;
 import jcuda.driver.CUdevice;
 import jcuda.driver.CUevent;
-import jcuda.driver.CUmodule;
 import jcuda.driver.CUresult;
 import jcuda.driver.CUstream;
 import jcuda.driver.JCudaDriver;
@@ -45,7 +44,6 @@ public final class Gpu implements AutoCloseable {
   private static final int DEVICE_UNAVAILABLE = 46;
 
   private final CudaDriver driver;
-  private final ImageSource images;
   private final GpuThread thread = new GpuThread();
   private final CUdevice device = new CUdevice();
   private final CUcontext context = new CUcontext();
@@ -61,7 +59,7 @@ public final class Gpu implements AutoCloseable {
   // from here on: only the owning thread's
   private final Set<DeviceBuffer> buffers = new LinkedHashSet<>();
   private final Set<HostBuffer> pinned = new LinkedHashSet<>();
-  private final Map<String, CUmodule> modules = new HashMap<>();
+  private final LoadedModules modules;
   private final Map<String, Kernel> kernels = new HashMap<>();
   private final Staging staging = new Staging();
   private boolean hasContext;
@@ -82,7 +80,7 @@ public final class Gpu implements AutoCloseable {
 
   private Gpu(CudaDriver driver, int ordinal, ImageSource images) {
     this.driver = driver;
-    this.images = images;
+    this.modules = new LoadedModules(this, images);
     this.name = driver.cards().get(ordinal);
   }
 
@@ -199,16 +197,13 @@ public final class Gpu implements AutoCloseable {
   }
 
   /**
-   * Which of the build's images this card loads, e.g. {@code sm_90a.cubin}.
+   * Which of the jar's compiled kernels this card loads, for people, e.g. {@code sm_90 cubins of
+   * CUDA 12.6, from loupe-kernels-1.0.jar}; looks whether they are there and whole.
    *
-   * @throws GpuException if there is none
+   * @throws GpuException if they are not, or if none is for this card and driver
    */
   public String images() {
-    List<String> sources = KernelImages.sources();
-    String source = sources.isEmpty() ? "attention" : sources.getFirst();
-    return KernelImages.load(source, driver.version(), computeCapability)
-        .name()
-        .substring(source.length() + 1);
+    return KernelImages.describe(driver.version(), computeCapability);
   }
 
   /** Compute capability times ten, e.g. 80 or 90. */
@@ -354,7 +349,7 @@ public final class Gpu implements AutoCloseable {
         () -> {
           Kernel known = kernels.get(name);
           if (known == null) {
-            known = Kernel.of(this, module(file), file, name);
+            known = Kernel.of(this, modules.with(file, name), file, name);
             kernels.put(name, known);
           }
           return known;
@@ -362,23 +357,14 @@ public final class Gpu implements AutoCloseable {
   }
 
   /**
-   * Loads the kernels of sources now, which would otherwise happen when they are first needed.
+   * Loads the kernels of sources now, which would otherwise happen when they are first needed. PTX
+   * is only read: the driver compiles a kernel when it is needed.
    *
    * @param files names of the sources without their ending
    * @throws GpuException if there are none for this card and driver, or the driver refuses them
    */
   public void load(List<String> files) {
-    run(() -> files.forEach(this::module));
-  }
-
-  private CUmodule module(String file) {
-    CUmodule module = modules.get(file);
-    if (module == null) {
-      byte[] image = images.image(file, computeCapability, driver.version());
-      module = Kernel.load(this, file, image);
-      modules.put(file, module);
-    }
-    return module;
+    run(() -> files.forEach(modules::load));
   }
 
   /** Lets {@code choice} decide from now on which variants serve. */
@@ -557,7 +543,7 @@ public final class Gpu implements AutoCloseable {
       // the context takes these with it; a card with ten contexts finds them earlier
       buffers.forEach(b -> released(JCudaDriver.cuMemFree(b.pointer()), "freeing " + b));
       pinned.forEach(HostBuffer::free);
-      modules.values().forEach(m -> released(JCudaDriver.cuModuleUnload(m), "freeing kernels"));
+      modules.unload();
       released(JCudaDriver.cuStreamDestroy(stream), "freeing a stream");
     } finally {
       int rc = JCudaDriver.cuCtxDestroy(context);
@@ -635,7 +621,8 @@ public final class Gpu implements AutoCloseable {
     String[] text = new String[1];
     String[] name = new String[1];
     int known = JCudaDriver.cuGetErrorString(rc, text) | JCudaDriver.cuGetErrorName(rc, name);
-    return known == 0 ? text[0] + " (" + name[0] + ")" : "error " + rc;
+    String described = known == 0 ? text[0] + " (" + name[0] + ")" : "error " + rc;
+    return described + KernelCompiler.advice(rc);
   }
 
   /** True for the errors that end a context: those of a kernel, and of a card that is lost. */

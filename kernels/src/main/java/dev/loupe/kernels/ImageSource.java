@@ -6,7 +6,7 @@ interface ImageSource {
   /** What the build put into the jar. */
   ImageSource BUILT =
       (file, computeCapability, driverVersion) ->
-          KernelImages.load(file, driverVersion, computeCapability).bytes();
+          KernelImages.load(KernelImages.built(), file, driverVersion, computeCapability);
 
   /**
    * A cubin or PTX text.

@@ -4,7 +4,6 @@ import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.stream.IntStream;
 
@@ -23,8 +22,19 @@ final class Emulator {
     }
   }
 
-  /** An image that the emulator takes for one of every kernel that is linked into it. */
-  private static final byte[] EVERY_KERNEL = "// emulated".getBytes(StandardCharsets.US_ASCII);
+  /** The kernels of tests, which no jar has. */
+  private static final ImageArchive TESTS =
+      new ImageArchive(name -> Emulator.class.getResourceAsStream("cuda/" + name), "test-index");
+
+  /** What a GPU of a test loads. */
+  static final ImageSource IMAGES =
+      (file, computeCapability, driver) -> {
+        int target = computeCapability < 80 ? 75 : 80;
+        ImageArchive.Member test = TESTS.find("%s.compute_%d.ptx".formatted(file, target));
+        return test == null
+            ? ImageSource.BUILT.image(file, computeCapability, driver)
+            : TESTS.unpack(test);
+      };
 
   private Emulator() {}
 
@@ -34,13 +44,11 @@ final class Emulator {
   }
 
   /**
-   * Opens GPU 0, emulated or real. The kernels are linked into the emulator, which asks nvcc's
-   * image for their names only; where there is no nvcc it does without.
+   * Opens GPU 0, emulated or real. The kernels are linked into the emulator, which asks the images
+   * for their names and resources only.
    */
   static Gpu open() {
-    return isDriver() && KernelImages.sources().isEmpty()
-        ? Gpu.open(0, (file, computeCapability, driver) -> EVERY_KERNEL)
-        : Gpu.open(0);
+    return Gpu.open(0, IMAGES);
   }
 
   /**
@@ -183,6 +191,13 @@ final class Emulator {
   /** Device allocations that were not freed, in the whole process. */
   static int liveAllocations() {
     return (Integer) call("emu_live_allocations", FunctionDescriptor.of(ValueLayout.JAVA_INT));
+  }
+
+  /** {@code CUDA_CACHE_PATH} as the driver found it when it started; empty if there was none. */
+  static String cachePath() {
+    MemorySegment text =
+        (MemorySegment) call("emu_cache_path", FunctionDescriptor.of(ValueLayout.ADDRESS));
+    return text.reinterpret(1 << 16).getString(0);
   }
 
   /** Names of the kernels that are linked into the emulator. */

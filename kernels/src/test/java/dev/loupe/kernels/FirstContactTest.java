@@ -3,7 +3,6 @@ package dev.loupe.kernels;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -13,7 +12,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -23,11 +21,6 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(600)
 class FirstContactTest {
   @TempDir Path folder;
-
-  @BeforeEach
-  void kernelsAreThere() {
-    assumeFalse(KernelImages.sources().isEmpty(), "this build has no CUDA kernels");
-  }
 
   /** Prints what first contact says and finds; its argument names what is special. */
   static final class Contact {

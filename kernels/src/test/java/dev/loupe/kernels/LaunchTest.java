@@ -15,7 +15,6 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -170,7 +169,6 @@ class LaunchTest {
   @Test
   @OnDevice(emulated = true)
   void theCompilersFiguresCount() throws Exception {
-    Assumptions.assumeFalse(KernelImages.sources().isEmpty(), "no nvcc");
     Kernel wide = gpu.kernel("layernorm", "layernorm_v2_f32");
     Kernel many = gpu.kernel("attention", "attention_v5_d80_f16");
     assertEquals(1024, wide.maxThreads());

@@ -6,11 +6,15 @@ import static jcuda.nvptxcompiler.JNvPTXCompiler.nvPTXCompilerDestroy;
 import static jcuda.nvptxcompiler.JNvPTXCompiler.nvPTXCompilerGetCompiledProgramSize;
 import static jcuda.nvptxcompiler.JNvPTXCompiler.nvPTXCompilerGetErrorLog;
 import static jcuda.nvptxcompiler.JNvPTXCompiler.nvPTXCompilerGetErrorLogSize;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.charset.StandardCharsets;
-import java.util.stream.Stream;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.regex.Pattern;
 import jcuda.nvptxcompiler.JNvPTXCompiler;
 import jcuda.nvptxcompiler.nvPTXCompileResult;
 import jcuda.nvptxcompiler.nvPTXCompilerHandle;
@@ -29,20 +33,40 @@ class LoweredPtxTest {
     JCudaLibrary.load(JNvPTXCompiler.class, "JNvPTXCompiler");
   }
 
-  static Stream<KernelImages.Image> images() {
-    return KernelImagesTest.sources().stream()
-        .flatMap(
-            source ->
-                KernelImages.KINDS.stream()
-                    .filter(kind -> kind.ending().endsWith(".ptx"))
-                    .map(kind -> KernelImages.load(source, kind.oldestDriver(), kind.from())));
+  private static final KernelImages.Kind PTX = KernelImages.KINDS.getLast();
+
+  static List<String> sources() {
+    return KernelImages.built().sources();
   }
 
   @ParameterizedTest
-  @MethodSource("images")
-  void isTakenByAnOlderCompiler(KernelImages.Image image) {
-    String target = image.name().replaceAll(".*compute_|\\.ptx", "");
-    assertEquals("", compile(image.bytes(), "sm_" + target), image.name());
+  @MethodSource("sources")
+  void isTakenByAnOlderCompiler(String source) {
+    byte[] ptx = KernelImagesTest.load(source, PTX);
+    assertEquals("", compile(Arrays.copyOf(ptx, ptx.length + 1), "sm_80"), source);
+  }
+
+  /** As the driver gets it. */
+  @ParameterizedTest
+  @MethodSource("sources")
+  void soIsAKernelAlone(String source) {
+    byte[] ptx = KernelImagesTest.load(source, PTX);
+    List<String> kernels = entries(ptx);
+    assertTrue(kernels.getFirst().startsWith(source), kernels.toString());
+    for (String kernel : Set.of(kernels.getFirst(), kernels.getLast())) {
+      byte[] alone = PtxText.only(ptx, kernel);
+      assertEquals(List.of(kernel), entries(alone));
+      assertEquals("", compile(Arrays.copyOf(alone, alone.length + 1), "sm_80"), kernel);
+    }
+    assertArrayEquals(ptx, PtxText.only(ptx, kernels.getFirst() + "_"), "no such kernel");
+  }
+
+  private static List<String> entries(byte[] ptx) {
+    return Pattern.compile("\\.entry (\\w+)\\(")
+        .matcher(new String(ptx, StandardCharsets.US_ASCII))
+        .results()
+        .map(entry -> entry.group(1))
+        .toList();
   }
 
   @Test

@@ -13,12 +13,9 @@ final class ShippedPtx {
   private final Map<String, String> texts = new HashMap<>(); // of a kernel alone
   private final Map<String, Module.Entry> entries = new HashMap<>();
 
-  /**
-   * @param computeCapability times ten, of which the PTX is
-   */
-  ShippedPtx(int computeCapability) {
-    for (String source : KernelImages.sources()) {
-      String file = file(source, computeCapability);
+  ShippedPtx() {
+    for (String source : KernelImages.built().sources()) {
+      String file = file(source);
       int next = file.indexOf(ENTRY);
       String header = file.substring(0, Math.max(next, 0)); // holds for all kernels
       while (next >= 0) {
@@ -30,11 +27,10 @@ final class ShippedPtx {
     }
   }
 
-  /** An old driver, which has to be given PTX. */
-  private static String file(String source, int computeCapability) {
-    int driver = computeCapability >= 90 ? 12_000 : 11_000;
-    byte[] image = KernelImages.load(source, driver, computeCapability).bytes();
-    return new String(image, StandardCharsets.UTF_8);
+  /** As for an old driver, which has to be given PTX. */
+  private static String file(String source) {
+    return new String(
+        KernelImages.load(KernelImages.built(), source, 11_000, 80), StandardCharsets.UTF_8);
   }
 
   /** Names of all kernels. */

@@ -49,7 +49,7 @@ public final class CudaDevice implements Device {
 
   private CudaDevice(Gpu gpu) {
     this.gpu = gpu;
-    gpu.images(); // a build without kernels shows here, not at the first launch
+    gpu.images(); // what is missing or damaged shows here, not at the first launch
     emulated = gpu.name().contains("emulator");
     timer = new ColdTimer(gpu, emulated ? EMULATED_COPY : ColdTimer.USUAL_BYTES);
     linear = new LinearKernels(gpu);
