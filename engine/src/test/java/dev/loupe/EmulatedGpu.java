@@ -3,6 +3,7 @@ package dev.loupe;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import org.junit.jupiter.api.Assumptions;
@@ -27,6 +28,44 @@ public final class EmulatedGpu {
     card(80, 13_000, 1, 8L << 30);
     failAllocation(-1);
     failKernel(-1, 0);
+    refusePinned(false);
+  }
+
+  /**
+   * What the driver was asked for since {@link #resetCalls}.
+   *
+   * @param all calls
+   * @param objects streams, events and executable graphs that were made
+   * @param waits for all that the context has to do
+   */
+  public record Calls(
+      long all,
+      long allocations,
+      long frees,
+      long pinned,
+      long unpinned,
+      long captures,
+      long objects,
+      long waits) {}
+
+  /** The counts so far. */
+  public static Calls calls() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment n = arena.allocate(ValueLayout.JAVA_LONG, 8);
+      call("emu_calls", n);
+      long[] c = n.toArray(ValueLayout.JAVA_LONG);
+      return new Calls(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
+    }
+  }
+
+  /** Counts from 0 again. */
+  public static void resetCalls() {
+    call("emu_reset_stats");
+  }
+
+  /** Whether no host memory can be pinned from now on. */
+  public static void refusePinned(boolean on) {
+    call("emu_refuse_pinned", on ? 1 : 0);
   }
 
   /** Another card from now on; what is below 0 stays. */
@@ -70,7 +109,12 @@ public final class EmulatedGpu {
   private static Object call(ValueLayout result, String name, Object... arguments) {
     ValueLayout[] types = new ValueLayout[arguments.length];
     for (int i = 0; i < types.length; i++) {
-      types[i] = arguments[i] instanceof Long ? ValueLayout.JAVA_LONG : ValueLayout.JAVA_INT;
+      types[i] =
+          switch (arguments[i]) {
+            case Long _ -> ValueLayout.JAVA_LONG;
+            case MemorySegment _ -> ValueLayout.ADDRESS;
+            default -> ValueLayout.JAVA_INT;
+          };
     }
     try {
       return Linker.nativeLinker()
