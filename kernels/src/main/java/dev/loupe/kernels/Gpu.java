@@ -302,9 +302,17 @@ public final class Gpu implements AutoCloseable {
     }
     return call(
         () -> {
-          HostBuffer buffer = new HostBuffer(this, bytes);
-          pinned.add(buffer);
-          return buffer;
+          while (true) {
+            try {
+              HostBuffer buffer = new HostBuffer(this, bytes);
+              pinned.add(buffer);
+              return buffer;
+            } catch (GpuMemoryException e) {
+              if (!spare.getAsBoolean()) {
+                throw e;
+              }
+            }
+          }
         });
   }
 
