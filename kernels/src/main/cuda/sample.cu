@@ -11,6 +11,17 @@ constexpr double kUnit = 1099511627776.0;  // 2^40: what a probability weight of
 
 // ---- One row of logits and what applies to it.
 
+// SamplingOptions as the device has them, 32 bytes; SamplingOptions.java writes them.
+struct Options {
+  float temperature;  // 0: the most likely token
+  int top_k;          // 0: all
+  double top_p;
+  float least;  // score that min-p keeps; -infinity: all
+  float penalty;
+  long long seed;
+};
+static_assert(sizeof(Options) == 32, "SamplingOptions.INTS");
+
 struct Row {
   const float* logits;      // [V]
   const unsigned* allowed;  // [ceil(V / 32)] ids that may be chosen; null: all
@@ -463,14 +474,14 @@ extern "C" __global__ void __launch_bounds__(1024)
                   float* logprobs,                       // [R] its log probability; NaN after an error
                   int* ranks,                            // [R] tokens more likely; -1 after an error
                   int* errors,                           // [R] 1: NaN or infinity, 2: no id to choose, 0: none
-                  int V, int stride, float temperature, int top_k, double top_p,
-                  float least,  // score that min-p keeps; -infinity: all
-                  float penalty, long long seed) {
+                  const Options* __restrict__ options,   // in memory, so that a recorded launch takes new ones
+                  int V, int stride) {
   DYN_SMEM(smem);
   Shared& s = *reinterpret_cast<Shared*>(smem);
+  const Options o = *options;
   const size_t r = blockIdx.x;
   const size_t words = ((size_t)V + 31) / 32;
-  Row row = {logits + r * stride, allowed, seen ? seen + r * words : nullptr, V, penalty, temperature, 0};
+  Row row = {logits + r * stride, allowed, seen ? seen + r * words : nullptr, V, o.penalty, o.temperature, 0};
 
   Best<float> best;
   float largest;
@@ -478,20 +489,20 @@ extern "C" __global__ void __launch_bounds__(1024)
   int error = scan(row, best, largest, n, s) ? 0 : 1;
   row.max = best.value;
   // A penalty may overflow: then there is a largest, but no differences from it.
-  if (error == 0 && (best.id < 0 || (temperature > 0 && !is_finite(best.value)))) error = 2;
-  if (error == 0 && temperature > 0) {
+  if (error == 0 && (best.id < 0 || (o.temperature > 0 && !is_finite(best.value)))) error = 2;
+  if (error == 0 && o.temperature > 0) {
     Kept kept = {-INFINITY, 0xffffffffu, 0xffffffffu};
-    if (top_k > 0 && top_k < n) {
-      select_token<false>(row, kept, top_k, 0, s);
+    if (o.top_k > 0 && o.top_k < n) {
+      select_token<false>(row, kept, o.top_k, 0, s);
       kept.least = s.score;
     }
-    if (top_p < 1) {
-      select_token<true>(row, kept, 0, top_p, s);
+    if (o.top_p < 1) {
+      select_token<true>(row, kept, 0, o.top_p, s);
       kept.bits = __float_as_uint(s.score);
       kept.id = s.id;
     }
-    kept.least = fmaxf(kept.least, least);
-    best.id = draw(row, kept, seed, samples[r], positions[r], s);
+    kept.least = fmaxf(kept.least, o.least);
+    best.id = draw(row, kept, o.seed, samples[r], positions[r], s);
   }
   if (error == 0) describe(row, best.id, largest, logprobs + r, ranks + r, s);
   if (threadIdx.x == 0) {

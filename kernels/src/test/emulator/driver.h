@@ -99,8 +99,15 @@ CUresult driver_state();
 /** Ends the context, and the process as far as CUDA is concerned where the driver API says so of the error. */
 void fail_context(CUresult error);
 
+/** Calls since the library was loaded, or their counts reset. */
+struct Calls {
+  uint64_t all, allocations, frees, pinned, unpinned, captures, objects, waits;
+};
+extern Calls calls;
+
 #define DRIVER_ENTER                                                 \
   std::lock_guard<std::recursive_mutex> lock(emu::driver_lock);      \
+  emu::calls.all++;                                                  \
   if (CUresult state = emu::driver_state()) return state
 
 /** Frees the allocations of a context (null: of all); called where a context is destroyed. */

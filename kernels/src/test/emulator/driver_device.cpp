@@ -12,6 +12,7 @@ namespace emu {
 
 Card card;
 std::recursive_mutex driver_lock;
+Calls calls;
 
 int Card::shared_bytes_opt_in() const {
   switch (compute_capability) {
@@ -231,6 +232,7 @@ DRIVER_API cuCtxGetApiVersion(Context*, unsigned* version) {
 }
 DRIVER_API cuCtxSynchronize() {
   DRIVER_ENTER;
+  calls.waits++;
   if (CUresult rc = capture_forbids()) return rc;
   return streams_finish();
 }
@@ -316,6 +318,14 @@ DRIVER_API emu_stats(unsigned long long* counts) {
 DRIVER_API emu_reset_stats() {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   statistics = {};
+  calls = {};
+  return CUDA_SUCCESS;
+}
+/** Eight counts likewise: all calls that need a context, allocations of device memory, its frees, pinned allocations,
+    their frees, captures, streams, events and executable graphs made, and waits for the whole context. */
+DRIVER_API emu_calls(unsigned long long* counts) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  memcpy(counts, &calls, sizeof calls);
   return CUDA_SUCCESS;
 }
 /** What CUDA_CACHE_PATH was when the driver started. */

@@ -111,6 +111,7 @@ using namespace emu;
 
 DRIVER_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   DRIVER_ENTER;
+  calls.allocations++;
   if (!address || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult rc = capture_forbids()) return rc;
   if (CUresult rc = injected_at_allocation()) return rc;
@@ -121,6 +122,7 @@ DRIVER_API cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
 }
 DRIVER_API cuMemFree_v2(CUdeviceptr address) {
   DRIVER_ENTER;
+  calls.frees++;
   if (address == 0) return CUDA_SUCCESS;
   error_answered(CUDA_ERROR_OUT_OF_MEMORY);
   if (CUresult rc = capture_forbids()) return rc;
@@ -149,9 +151,10 @@ DRIVER_API cuMemGetAddressRange_v2(CUdeviceptr* start, size_t* bytes, CUdevicept
 
 DRIVER_API cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   DRIVER_ENTER;
+  calls.pinned++;
   if (!memory || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult rc = capture_forbids()) return rc;
-  if (CUresult rc = injected_at_allocation()) return rc;
+  if (CUresult rc = injected_at_pinned()) return rc;
   *memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   if (!*memory) return CUDA_ERROR_OUT_OF_MEMORY;
   pinned[static_cast<char*>(*memory)] = {current_context(), bytes, true};
@@ -160,6 +163,7 @@ DRIVER_API cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
 DRIVER_API cuMemAllocHost_v2(void** memory, size_t bytes) { return cuMemHostAlloc(memory, bytes, 0); }
 DRIVER_API cuMemFreeHost(void* memory) {
   DRIVER_ENTER;
+  calls.unpinned++;
   auto found = pinned.find(static_cast<char*>(memory));
   if (found == pinned.end() || !found->second.ours) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult rc = capture_forbids()) return rc;

@@ -230,6 +230,7 @@ using namespace emu;
 
 DRIVER_API cuStreamCreate(Stream** stream, unsigned flags) {
   DRIVER_ENTER;
+  calls.objects++;
   if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
   static size_t made = 0;
   *stream = new Stream{flags, nullptr, made++};
@@ -295,6 +296,7 @@ DRIVER_API cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
 
 DRIVER_API cuEventCreate(Event** event, unsigned flags) {
   DRIVER_ENTER;
+  calls.objects++;
   *event = new Event;
   (*event)->timed = !(flags & 2);
   events.insert(*event);
@@ -349,6 +351,7 @@ DRIVER_API cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
 
 DRIVER_API cuStreamBeginCapture_v2(Stream* stream, int mode) {
   DRIVER_ENTER;
+  calls.captures++;
   if (!streams.count(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream cannot be captured
   if (stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (mode < 0 || mode > 2) return CUDA_ERROR_INVALID_VALUE;
@@ -390,6 +393,7 @@ DRIVER_API cuStreamIsCapturing(void* stream, int* status) {
 }
 DRIVER_API cuGraphInstantiateWithFlags(Graph** executable, Graph* graph, unsigned long long) {
   DRIVER_ENTER;
+  calls.objects++;
   if (!graphs.count(graph)) return CUDA_ERROR_INVALID_HANDLE;
   *executable = new Graph(*graph);
   executables.insert(*executable);

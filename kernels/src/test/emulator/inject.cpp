@@ -12,6 +12,7 @@ namespace emu {
 
 static long long allocations_before = -1, kernels_before = -1, calls_before = -1;
 static CUresult kernel_error, call_error;
+static bool no_pinned;
 
 /** Counts down to the one that fails; there is one failure for each request. */
 static bool due(long long* before) { return *before >= 0 && (*before)-- == 0; }
@@ -42,6 +43,7 @@ CUresult injected_at_kernel(const char* name) {
   if (int error = atoi(broken(name).c_str())) return static_cast<CUresult>(error);
   return due(&kernels_before) ? kernel_error : CUDA_SUCCESS;
 }
+CUresult injected_at_pinned() { return no_pinned ? CUDA_ERROR_OUT_OF_MEMORY : injected_at_allocation(); }
 CUresult injected_at_call() {
   if (!due(&calls_before)) return CUDA_SUCCESS;
   process_error = call_error;  // it does not come back
@@ -79,6 +81,12 @@ DRIVER_API emu_lose_card(long long after, int error) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   calls_before = after;
   call_error = static_cast<CUresult>(error);
+  return CUDA_SUCCESS;
+}
+/** From the next call on: 1, no host memory can be pinned; 0, it can. */
+DRIVER_API emu_refuse_pinned(int on) {
+  std::lock_guard<std::recursive_mutex> lock(driver_lock);
+  no_pinned = on;
   return CUDA_SUCCESS;
 }
 /** How many more are to succeed, or below 0 if the failure has come or none was asked for. */

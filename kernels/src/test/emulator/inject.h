@@ -5,6 +5,8 @@
 namespace emu {
 /** The error that an allocation, of device or pinned memory, is to fail with. */
 CUresult injected_at_allocation();
+/** Likewise an allocation of pinned memory, which may be refused for good. */
+CUresult injected_at_pinned();
 /** The error that a kernel is to end its context with. */
 CUresult injected_at_kernel(const char* name);
 /** True if a kernel is to do nothing; does not return if it is to hang or to end the process. */

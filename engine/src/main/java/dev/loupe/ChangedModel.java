@@ -49,6 +49,7 @@ final class ChangedModel implements AutoCloseable {
           changed.put(layer, changed(checkpoint, config, layer, changes, means[layer]));
         }
       }
+      arena.loaded();
       model = original.variant(config, changed);
     } catch (Throwable e) {
       arena.close();

@@ -94,20 +94,23 @@ final class LensSession implements AutoCloseable {
       biases.add(bias);
       mlps.add(both - bias - of.stream().mapToDouble(v -> v).sum());
     }
-    return new Lens(
-        info,
-        tokens,
-        ids.length - 1,
-        asked,
-        Labels.label(tokenizer, asked),
-        guesses(asked, top),
-        dot(values(residual, 0), direction) - place,
-        place,
-        perHead,
-        biases,
-        mlps,
-        dot(row("ln_f.bias", 0), unembedding),
-        last[asked] - mean);
+    Lens lens =
+        new Lens(
+            info,
+            tokens,
+            ids.length - 1,
+            asked,
+            Labels.label(tokenizer, asked),
+            guesses(asked, top),
+            dot(values(residual, 0), direction) - place,
+            place,
+            perHead,
+            biases,
+            mlps,
+            dot(row("ln_f.bias", 0), unembedding),
+            last[asked] - mean);
+    reading.keep();
+    return lens;
   }
 
   /** Before c_proj: x is still what the layers before this one left. */

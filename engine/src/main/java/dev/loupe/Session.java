@@ -15,6 +15,7 @@ import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
@@ -88,13 +89,19 @@ final class Session implements AutoCloseable {
     }
     boolean weighted = request.attention.map(a -> a.keeps(Part.VALUE_NORMS)).orElse(false);
     valueNorms = weighted ? norms.get() : null;
-    SessionSize size = size(context);
-    model.ops().requireRoom(size);
-    arena = model.ops().arena();
+    SessionRoom room =
+        model.session(size(context), size(SessionSize.kept(context, config.nPositions())));
+    SessionSize size = room.size();
+    arena = room.arena();
     try {
       kv =
           new KvCache(
-              arena, config.nLayer(), config.nHead(), config.headDim(), request.samples, context);
+              arena,
+              config.nLayer(),
+              config.nHead(),
+              config.headDim(),
+              request.samples,
+              size.positions());
       activations = Activations.allocate(arena, config, size.rows());
       logits = arena.allocate(Math.max(size.logitRows(), request.samples), config.vocabSize());
       row = new float[config.vocabSize()];
@@ -203,6 +210,17 @@ final class Session implements AutoCloseable {
   }
 
   List<Generation> run() {
+    try {
+      List<Generation> results = generate();
+      arena.keep();
+      return results;
+    } catch (CancellationException e) { // between two passes, with nothing amiss
+      arena.keep();
+      throw e;
+    }
+  }
+
+  private List<Generation> generate() {
     long start = System.nanoTime();
     readPrompt();
     long read = System.nanoTime();

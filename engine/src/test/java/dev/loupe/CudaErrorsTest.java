@@ -15,13 +15,13 @@ import dev.loupe.attention.AttentionSelection;
 import dev.loupe.cli.TinyModel;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.DType;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.concurrent.CancellationException;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -70,34 +70,19 @@ class CudaErrorsTest {
       int weights = EmulatedGpu.liveAllocations();
       assertTrue(weights > 0);
       loupe.run(mapped().samples(2));
-      assertEquals(weights, EmulatedGpu.liveAllocations());
+      int kept = EmulatedGpu.liveAllocations();
+      loupe.run(mapped().samples(2));
+      assertEquals(kept, EmulatedGpu.liveAllocations());
       assertThrows(
           IllegalArgumentException.class,
           () -> loupe.run(request().attention(AttentionSelection.all().layers(99))));
-      assertEquals(weights, EmulatedGpu.liveAllocations());
-    }
-  }
-
-  @Test
-  void anEndInThePromptLeavesNothingBehind() throws Exception {
-    try (Loupe loupe = open(Precision.F32)) {
-      int weights = EmulatedGpu.liveAllocations();
-      Request.Listener ends =
-          new Request.Listener() {
-            @Override
-            public boolean reading(int layersDone, int layers) {
-              return layersDone < 2;
-            }
-          };
-      assertThrows(CancellationException.class, () -> loupe.run(mapped().listener(ends)));
-      assertEquals(weights, EmulatedGpu.liveAllocations());
+      assertEquals(kept, EmulatedGpu.liveAllocations());
     }
   }
 
   @Test
   void anInterruptKeepsWhatWasWritten() throws Exception {
     try (Loupe loupe = open(Precision.F32)) {
-      int weights = EmulatedGpu.liveAllocations();
       int[] whole = ids(loupe.run(request()).getFirst());
       Thread.currentThread().interrupt();
       Generation first = loupe.run(mapped()).getFirst();
@@ -105,7 +90,6 @@ class CudaErrorsTest {
       assertEquals(Generation.Finish.INTERRUPTED, first.finish());
       assertArrayEquals(Arrays.copyOf(whole, first.promptLength() + 1), ids(first));
       assertRowsAreWhole(first, first.tokens().size());
-      assertEquals(weights, EmulatedGpu.liveAllocations());
     }
   }
 
@@ -147,10 +131,13 @@ class CudaErrorsTest {
     assertTrue(message.startsWith("out of GPU memory: the model needs "), message);
     assertTrue(message.contains("  token and position tables"), message);
     assertEquals(precision == Precision.F32, message.contains("--dtype f16 ("), message);
+    assertTrue(message.contains("  margin that stays free for the driver"), message);
     EmulatedGpu.reset();
     try (Loupe loupe = open(precision)) {
-      loupe.run(request()); // int8 widens a matrix at the first prompt
-      assertEquals(needed, EmulatedGpu.usedMemory());
+      Request fails = request().listener(failing());
+      assertThrows(IllegalStateException.class, () -> loupe.run(fails)); // widens a matrix
+      long staging = 16L << 20; // four pieces on their way, while it was loaded
+      assertPlanned(needed - Graphs.margin(needed) - staging, EmulatedGpu.usedMemory(), EmulatedGpu.liveAllocations());
     }
   }
 
@@ -181,24 +168,32 @@ class CudaErrorsTest {
         long needed = least("the run needs", () -> begin(loupe, request));
         EmulatedGpu.card(-1, -1, -1, needed);
         loupe.run(request.listener(looks));
-        int mask = loupe.tokenizer().size() / 8; // of a vocabulary that has no unused ids
-        assertEquals(needed, used[0] + mask);
+        assertPlanned(needed - Graphs.margin(8L << 30), used[0], EmulatedGpu.liveAllocations());
       }
     }
   }
 
-  /** Ends the run once its first layer was read. */
+  /** What is taken is what was planned but for the rounding of each allocation. */
+  private static void assertPlanned(long planned, long used, int allocations) {
+    long rounding = 512L * allocations + (8L << 20); // the largest come in 2 MiB
+    assertTrue(used <= planned, used + " bytes used of " + planned);
+    assertTrue(planned - used < rounding, used + " bytes used of " + planned);
+  }
+
+  /** Ends a run once its first layer was read, so that it leaves nothing to the next. */
+  private static Request.Listener failing() {
+    return new Request.Listener() {
+      @Override
+      public boolean reading(int layersDone, int layers) {
+        throw new IllegalStateException("enough");
+      }
+    };
+  }
+
   private static void begin(Loupe loupe, Request request) {
-    Request.Listener ends =
-        new Request.Listener() {
-          @Override
-          public boolean reading(int layersDone, int layers) {
-            return false;
-          }
-        };
     try {
-      loupe.run(request.listener(ends));
-    } catch (CancellationException e) {
+      loupe.run(request.listener(failing()));
+    } catch (IllegalStateException e) {
       // as it should
     }
   }

@@ -28,6 +28,44 @@ public final class EmulatedGpu {
     loseCard(-1, 0);
     kernelsOff(null);
     call("emu_revive");
+    refusePinned(false);
+  }
+
+  /**
+   * What the driver was asked for since {@link #resetCalls}.
+   *
+   * @param all calls
+   * @param objects streams, events and executable graphs that were made
+   * @param waits for all that the context has to do
+   */
+  public record Calls(
+      long all,
+      long allocations,
+      long frees,
+      long pinned,
+      long unpinned,
+      long captures,
+      long objects,
+      long waits) {}
+
+  /** The counts so far. */
+  public static Calls calls() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment n = arena.allocate(ValueLayout.JAVA_LONG, 8);
+      call("emu_calls", n);
+      long[] c = n.toArray(ValueLayout.JAVA_LONG);
+      return new Calls(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
+    }
+  }
+
+  /** Counts from 0 again. */
+  public static void resetCalls() {
+    call("emu_reset_stats");
+  }
+
+  /** Whether no host memory can be pinned from now on. */
+  public static void refusePinned(boolean on) {
+    call("emu_refuse_pinned", on ? 1 : 0);
   }
 
   /** A card of so many bytes, of which a context and modules take their part as on a real one. */

@@ -11,6 +11,7 @@ import dev.loupe.ops.TensorArena;
 import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.Collections;
+import java.util.Deque;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.Objects;
@@ -30,7 +31,9 @@ public final class AttentionRecorder implements AttentionTap {
   private final AttentionPlan plan;
   private final int[] heads;
   private final Map<Kind, AttentionSink> sinks;
-  private final Queue<Tensor> free = new ArrayDeque<>(); // each of chunkBytes
+  // each of chunkBytes; the one that came back last first, so that a backend that keeps something
+  // for each that it saw keeps no more than there are under way
+  private final Deque<Tensor> free = new ArrayDeque<>();
   private final Queue<Chunk> pending = new ArrayDeque<>();
   private final long chunkBytes;
   private final float[] row;
@@ -154,7 +157,7 @@ public final class AttentionRecorder implements AttentionTap {
       sink(chunk.kind()).row(in.batch().sequence(r), in.layer(), head, query, row);
     }
     Tensor to = chunk.to();
-    free.add(new Tensor(to.dtype(), 1, 0, to.data()));
+    free.addFirst(new Tensor(to.dtype(), 1, 0, to.data()));
   }
 
   private AttentionSink sink(Kind kind) {

@@ -7,6 +7,8 @@ import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.SessionRoom;
+import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
@@ -30,6 +32,7 @@ public final class Transformer implements AutoCloseable {
   private final Tensor wpe; // wpe.weight [n_positions, C]
   private final List<Block> blocks = new ArrayList<>();
   private final LayerNorm lnF; // ln_f
+  private final boolean variant; // its weights are not all of `arena`
   private final Weight head; // lm_head.weight [V, C], or wte where the head is tied
 
   /** The model of {@code checkpoint}, which must stay open as long as this model. */
@@ -51,6 +54,7 @@ public final class Transformer implements AutoCloseable {
     this.config = config;
     this.ops = ops;
     this.arena = ops.arena();
+    variant = false;
     try {
       wte = arena.table(checkpoint.tensor("wte.weight"));
       wpe = arena.table(checkpoint.tensor("wpe.weight"));
@@ -62,6 +66,7 @@ public final class Transformer implements AutoCloseable {
       boolean tied = !checkpoint.has("lm_head.weight");
       head =
           arena.head(checkpoint.tensor(tied ? "wte.weight" : "lm_head.weight"), tied ? wte : null);
+      arena.loaded();
       progress.report(config.nLayer(), config.nLayer());
     } catch (Throwable e) {
       arena.close();
@@ -73,6 +78,7 @@ public final class Transformer implements AutoCloseable {
     this.config = config;
     ops = other.ops;
     arena = other.arena;
+    variant = true;
     wte = other.wte;
     wpe = other.wpe;
     lnF = other.lnF;
@@ -98,6 +104,19 @@ public final class Transformer implements AutoCloseable {
 
   public Ops ops() {
     return ops;
+  }
+
+  /**
+   * Memory for a session of this model, see {@link Ops#session}.
+   *
+   * @throws dev.loupe.kernels.GpuMemoryException if there is no room
+   */
+  public SessionRoom session(SessionSize least, SessionSize ample) {
+    if (variant) { // lives for one run: nobody comes after it
+      ops.requireRoom(least);
+      return new SessionRoom(ops.arena(), least);
+    }
+    return ops.session(arena, least, ample);
   }
 
   /**

@@ -33,6 +33,20 @@ public interface Ops extends AutoCloseable {
   TensorArena arena();
 
   /**
+   * Memory for a session. Where a backend keeps that of sessions that ended ({@link
+   * TensorArena#keep}), it may be one of theirs.
+   *
+   * @param model memory of the weights that the session reads
+   * @param least size that it needs
+   * @param ample size that it is given where there is room for that, so that others can follow it
+   * @throws dev.loupe.kernels.GpuMemoryException if there is no room
+   */
+  default SessionRoom session(TensorArena model, SessionSize least, SessionSize ample) {
+    requireRoom(least);
+    return new SessionRoom(arena(), least);
+  }
+
+  /**
    * x[r] = wte[id(r)] + wpe[position(r)]; wte [V, C], wpe [positions, C], x [R, C]. The first
    * operation of a pass.
    */

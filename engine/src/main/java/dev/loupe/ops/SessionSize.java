@@ -24,6 +24,21 @@ public record SessionSize(
     Optional<AttentionPlan> attention,
     long attentionScratch) {
 
+  /** Least positions of a size that is kept: the height of an attention tile. */
+  private static final int LEAST_KEPT = 64;
+
+  /**
+   * Positions of a session whose memory is to serve others too: a power of two, so that the texts
+   * that a server gets fall into few sizes and none takes more than twice what it needs.
+   *
+   * @param positions at least
+   * @param most those of the model
+   */
+  public static int kept(int positions, int most) {
+    int power = Integer.highestOneBit(Math.max(positions - 1, 1)) * 2;
+    return Math.max(positions, Math.min(Math.max(power, LEAST_KEPT), most));
+  }
+
   /** Most rows of a pass. */
   public int rows() {
     return Math.max(positions, samples);

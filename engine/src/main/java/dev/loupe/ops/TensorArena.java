@@ -10,11 +10,11 @@ import org.jspecify.annotations.Nullable;
  * IllegalStateException, not a crash.
  */
 public interface TensorArena extends AutoCloseable {
-  /** An f32 matrix of zeros. */
+  /** An f32 matrix; what it holds before it is written may be anything, NaN too. */
   Tensor allocate(int rows, int cols);
 
   /**
-   * A matrix of zeros for activations or the KV cache, in the element type that the backend
+   * Likewise a matrix for activations or the KV cache, in the element type that the backend
    * multiplies by its weights: f32 on the CPU.
    */
   Tensor activations(int rows, int cols);
@@ -38,6 +38,20 @@ public interface TensorArena extends AutoCloseable {
 
   /** A vector of a checkpoint as f32 [1, n]: biases and layer norms, which are small. */
   Tensor vector(StoredTensor stored);
+
+  /**
+   * After the last weight: waits until all are where they belong and gives back what they passed
+   * through.
+   *
+   * @throws dev.loupe.kernels.GpuException if the GPU fails
+   */
+  default void loaded() {}
+
+  /**
+   * Tells that the session ended as it should: closing this may then keep its memory for the next
+   * one. Where it failed, what it left is not trusted.
+   */
+  default void keep() {}
 
   @Override
   void close();

@@ -14,6 +14,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import jcuda.driver.CUcontext;
 import jcuda.driver.CUdevice;
@@ -66,6 +67,7 @@ public final class Gpu implements AutoCloseable {
   private volatile boolean cardFailed; // that error was not a kernel's
   private volatile boolean
       failed; // the context answers every call with the error of an earlier one
+  private BooleanSupplier spare = () -> false;
   private @Nullable Launch last;
   private @Nullable List<LaunchResources> watched; // launches, while somebody wants to know
   private volatile boolean closed;
@@ -258,6 +260,9 @@ public final class Gpu implements AutoCloseable {
           DevicePointer pointer = new DevicePointer();
           long bytes = elements * element.bytes();
           int rc = JCudaDriver.cuMemAlloc(pointer, bytes);
+          while (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY && spare.getAsBoolean()) {
+            rc = JCudaDriver.cuMemAlloc(pointer, bytes);
+          }
           if (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY) {
             throw new GpuMemoryException(
                 "out of GPU memory: %s for %d %s, and %s of %s are free on %s"
@@ -277,6 +282,16 @@ public final class Gpu implements AutoCloseable {
   }
 
   /**
+   * Lets {@code spare} give memory back before an allocation fails for want of it.
+   *
+   * @param spare frees some and returns true, or returns false if it has none; called on the GPU's
+   *     thread, so it must not wait for a thread that waits for this GPU
+   */
+  public void whenShort(BooleanSupplier spare) {
+    run(() -> this.spare = spare);
+  }
+
+  /**
    * Pins host memory, for copies that go on while the host does.
    *
    * @throws GpuMemoryException if the driver has no such memory left
@@ -287,9 +302,17 @@ public final class Gpu implements AutoCloseable {
     }
     return call(
         () -> {
-          HostBuffer buffer = new HostBuffer(this, bytes);
-          pinned.add(buffer);
-          return buffer;
+          while (true) {
+            try {
+              HostBuffer buffer = new HostBuffer(this, bytes);
+              pinned.add(buffer);
+              return buffer;
+            } catch (GpuMemoryException e) {
+              if (!spare.getAsBoolean()) {
+                throw e;
+              }
+            }
+          }
         });
   }
 
@@ -465,7 +488,8 @@ public final class Gpu implements AutoCloseable {
     return t;
   }
 
-  boolean isClosed() {
+  /** True once it was closed, and with it all that it had. */
+  public boolean isClosed() {
     return closed;
   }
 

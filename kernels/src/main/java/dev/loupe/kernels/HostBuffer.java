@@ -6,8 +6,8 @@ import jcuda.Pointer;
 import jcuda.driver.JCudaDriver;
 
 /**
- * Pinned host memory: the GPU copies to it while the host goes on. What a copy brings may be read
- * once a {@link Mark} set after it was reached.
+ * Pinned host memory: the GPU copies to it and from it while the host goes on. What a copy brings
+ * may be read, and what one takes may be overwritten, once a {@link Mark} set after it was reached.
  */
 public final class HostBuffer implements AutoCloseable {
   /** JCuda's pointer, which tells its address. */
@@ -60,14 +60,40 @@ public final class HostBuffer implements AutoCloseable {
     gpu.run(
         () -> {
           from.requireLive();
-          if (freed) {
-            throw new IllegalArgumentException("pinned memory is used after it was freed");
-          }
+          requireLive();
           gpu.check(
               JCudaDriver.cuMemcpyDtoHAsync(
                   pointer.withByteOffset(at), from.pointer(), n, gpu.stream()),
               "copying %d bytes of %s".formatted(n, from));
         });
+  }
+
+  /**
+   * Puts a copy of the start of this on the stream, as {@code count} elements of {@code to} from
+   * its start on.
+   *
+   * @throws IllegalArgumentException if one of them was freed, or the copy does not fit
+   */
+  public void copyTo(DeviceBuffer to, long count) {
+    long n = count * to.element().bytes();
+    if (count < 0 || count > to.elements() || n > bytes) {
+      throw new IllegalArgumentException(
+          "cannot copy %d elements from %d bytes to %s".formatted(count, bytes, to));
+    }
+    gpu.run(
+        () -> {
+          to.requireLive();
+          requireLive();
+          gpu.check(
+              JCudaDriver.cuMemcpyHtoDAsync(to.pointer(), pointer, n, gpu.stream()),
+              "copying %d bytes to %s".formatted(n, to));
+        });
+  }
+
+  private void requireLive() {
+    if (freed) {
+      throw new IllegalArgumentException("pinned memory is used after it was freed");
+    }
   }
 
   /** Frees the memory; the caller sees to it that no copy is under way. */

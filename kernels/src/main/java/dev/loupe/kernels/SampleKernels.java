@@ -2,7 +2,6 @@ package dev.loupe.kernels;
 
 import static dev.loupe.kernels.Parameter.FLOAT;
 import static dev.loupe.kernels.Parameter.INT;
-import static dev.loupe.kernels.Parameter.LONG;
 import static dev.loupe.kernels.Parameter.POINTER;
 
 import java.util.List;
@@ -128,14 +127,9 @@ public final class SampleKernels {
             POINTER,
             POINTER,
             POINTER,
+            POINTER,
             INT,
-            INT,
-            FLOAT,
-            INT,
-            LONG, // double
-            FLOAT,
-            FLOAT,
-            LONG);
+            INT);
     argmax =
         new Launch(
             gpu.kernel("sample", "sample_argmax_f32"),
@@ -160,6 +154,8 @@ public final class SampleKernels {
    *     chosen id is added; null: none
    * @param samples [rows] I32: number of the row's sample among those of one prompt
    * @param positions [rows] I32: place of the chosen token in its run
+   * @param options [{@link SamplingOptions#INTS}] I32: {@link SamplingOptions#words} of all rows;
+   *     the kernel reads them when it runs, so a recorded launch takes those that lie there then
    * @throws IllegalArgumentException if a buffer is too small, closed, or of another element
    */
   public void sample(
@@ -168,13 +164,14 @@ public final class SampleKernels {
       @Nullable DeviceBuffer seen,
       DeviceBuffer samples,
       DeviceBuffer positions,
-      SamplingOptions options,
+      DeviceBuffer options,
       Chosen chosen) {
     BufferCheck check = new BufferCheck("sample", gpu);
     logits.check(check, MAX_VOCABULARY);
     int rows = logits.rows();
     check.holds("samples", samples, Element.I32, rows);
     check.holds("positions", positions, Element.I32, rows);
+    check.holds("options", options, Element.I32, SamplingOptions.INTS);
     check.holds("ids", chosen.ids(), Element.I32, rows);
     check.holds("logprobs", chosen.logprobs(), Element.F32, rows);
     check.holds("ranks", chosen.ranks(), Element.I32, rows);
@@ -189,14 +186,9 @@ public final class SampleKernels {
         .set(6, chosen.logprobs())
         .set(7, chosen.ranks())
         .set(8, chosen.errors())
-        .set(9, logits.vocabulary())
-        .set(10, logits.stride())
-        .set(11, options.isGreedy() ? 0f : options.temperature())
-        .set(12, options.topK())
-        .set(13, Double.doubleToRawLongBits(options.topP()))
-        .set(14, leastScore(options.minP()))
-        .set(15, options.repetitionPenalty())
-        .set(16, options.seed())
+        .set(9, options)
+        .set(10, logits.vocabulary())
+        .set(11, logits.stride())
         .run(rows, 1, 1, logits.threads(threads), 1, SHARED_BYTES);
   }
 
@@ -271,13 +263,6 @@ public final class SampleKernels {
         .set(3, logits.vocabulary())
         .set(4, logits.stride())
         .run(logits.rows(), 1, 1, n, 1, n / 32 * Float.BYTES);
-  }
-
-  /** The least float from log(minP) on. */
-  private static float leastScore(double minP) {
-    double log = Math.log(minP);
-    float rounded = (float) log;
-    return rounded < log ? Math.nextUp(rounded) : rounded;
   }
 
   private static void setOptional(

@@ -88,7 +88,7 @@ final class SampleSelfTest {
         seenWords,
         c.put(0, 1, 2), // samples
         c.put(10, 11, 12), // positions
-        options,
+        c.put(options.words()),
         chosen);
     int[] ids = new int[rows];
     int[] ranks = new int[rows];

@@ -15,6 +15,8 @@ package dev.loupe.kernels;
  */
 public record SamplingOptions(
     float temperature, int topK, double topP, double minP, float repetitionPenalty, long seed) {
+  /** Ints that {@link #words} takes. */
+  public static final int INTS = 8;
 
   public SamplingOptions {
     if (!(temperature >= 0 && temperature < 1e6f)) {
@@ -38,5 +40,29 @@ public record SamplingOptions(
   /** Whether the most likely token is taken: temperature or top-p is 0. */
   public boolean isGreedy() {
     return temperature == 0 || topP == 0;
+  }
+
+  /**
+   * What the kernel reads, as ints of a little-endian machine: {@code struct Options} in sample.cu.
+   */
+  public int[] words() {
+    long p = Double.doubleToRawLongBits(topP);
+    return new int[] {
+      Float.floatToRawIntBits(isGreedy() ? 0 : temperature),
+      topK,
+      (int) p,
+      (int) (p >>> Integer.SIZE),
+      Float.floatToRawIntBits(leastScore()),
+      Float.floatToRawIntBits(repetitionPenalty),
+      (int) seed,
+      (int) (seed >>> Integer.SIZE)
+    };
+  }
+
+  /** The least float from log(minP) on. */
+  private float leastScore() {
+    double log = Math.log(minP);
+    float rounded = (float) log;
+    return rounded < log ? Math.nextUp(rounded) : rounded;
   }
 }

@@ -354,6 +354,7 @@ class SampleKernelsTest {
         DeviceBuffer seen = gpu.allocate(Element.I32, (long) n * words);
         DeviceBuffer samples = gpu.allocate(Element.I32, n);
         DeviceBuffer positions = gpu.allocate(Element.I32, n);
+        DeviceBuffer how = gpu.allocate(Element.I32, SamplingOptions.INTS);
         DeviceBuffer ids = gpu.allocate(Element.I32, n);
         DeviceBuffer logprobs = gpu.allocate(Element.F32, n);
         DeviceBuffer ranks = gpu.allocate(Element.I32, n);
@@ -363,6 +364,7 @@ class SampleKernelsTest {
       samples.upload(all);
       Arrays.setAll(all, rows::position);
       positions.upload(all);
+      how.upload(options.words());
       if (rows.allowed != null) {
         allowed.upload(words(rows.allowed, words));
       }
@@ -381,7 +383,7 @@ class SampleKernelsTest {
               seen,
               samples,
               positions,
-              options,
+              how,
               new SampleKernels.Chosen(ids, logprobs, ranks, errors));
       ids.download(outcome.ids);
       logprobs.download(outcome.logprobs);
@@ -576,21 +578,27 @@ class SampleKernelsTest {
   void refusesWhatDoesNotFit() {
     try (DeviceBuffer logits = gpu.allocate(Element.F32, 100);
         DeviceBuffer four = gpu.allocate(Element.I32, 4);
+        DeviceBuffer options = gpu.allocate(Element.I32, SamplingOptions.INTS);
         DeviceBuffer logprobs = gpu.allocate(Element.F32, 4)) {
       SampleKernels.Chosen chosen = new SampleKernels.Chosen(four, logprobs, four, four);
       assertRefused(
           "sample: logits has 100 elements, needs 125",
-          () -> sample(logits, 5, 25, 25, four, chosen));
+          () -> sample(logits, 5, 25, 25, four, options, chosen));
       assertRefused(
-          "sample: samples has 4 elements, needs 5", () -> sample(logits, 5, 20, 20, four, chosen));
+          "sample: samples has 4 elements, needs 5",
+          () -> sample(logits, 5, 20, 20, four, options, chosen));
       assertRefused(
           "sample: stride is 24, not between 25 and 2147483647",
-          () -> sample(logits, 4, 25, 24, four, chosen));
+          () -> sample(logits, 4, 25, 24, four, options, chosen));
       assertRefused(
           "sample: vocabulary is 4194305, not between 1 and 4194304",
-          () -> sample(logits, 1, 4194305, 4194305, four, chosen));
+          () -> sample(logits, 1, 4194305, 4194305, four, options, chosen));
       assertRefused(
-          "sample: seen has 4 elements, needs 6", () -> sample(logits, 3, 33, 33, four, chosen));
+          "sample: seen has 4 elements, needs 6",
+          () -> sample(logits, 3, 33, 33, four, options, chosen));
+      assertRefused(
+          "sample: options has 4 elements, needs 8",
+          () -> sample(logits, 1, 20, 20, four, four, chosen));
       assertRefused(
           "softmax: temperature is 0.0, not more than 0",
           () -> kernels.softmax(new SampleKernels.Logits(logits, 1, 100), logits, 0, true));
@@ -609,6 +617,7 @@ class SampleKernelsTest {
       int vocabulary,
       int stride,
       DeviceBuffer ints,
+      DeviceBuffer options,
       SampleKernels.Chosen chosen) {
     kernels.sample(
         new SampleKernels.Logits(logits, rows, vocabulary, stride),
@@ -616,7 +625,7 @@ class SampleKernelsTest {
         ints,
         ints,
         ints,
-        PLAIN,
+        options,
         chosen);
   }
 

@@ -440,7 +440,7 @@ final class VariantRuns implements AutoCloseable {
       default -> {
         SampleKernels.Chosen chosen =
             new SampleKernels.Chosen(ids, empty(Element.F32, 1), empty(Element.I32, 1), errors);
-        SamplingOptions options = new SamplingOptions(0.8f, 50, 0.95, 0, 1, 7);
+        DeviceBuffer options = ints(new SamplingOptions(0.8f, 50, 0.95, 0, 1, 7).words());
         DeviceBuffer samples = ints(0);
         DeviceBuffer positions = ints(0);
         yield new Run(

@@ -93,6 +93,7 @@ final class CudaMaps {
   private final SideStream copying;
   private final Mark attended; // queries and log-sum-exp are there
   private final Mark rebuilt;
+  private final Mark copied;
   private boolean reading; // they must not be overwritten before `rebuilt`
   private final Map<CudaPass.Cells, AttentionMapKernels> kernels = new HashMap<>();
   private final Map<Long, Mirror> mirrors = new HashMap<>();
@@ -106,6 +107,7 @@ final class CudaMaps {
     copying = arena.own(ops.gpu().sideStream());
     attended = arena.own(ops.gpu().mark());
     rebuilt = arena.own(ops.gpu().mark());
+    copied = arena.own(ops.gpu().mark());
   }
 
   /** Lets what comes next on the GPU's stream overwrite what the last attention has left. */
@@ -114,6 +116,13 @@ final class CudaMaps {
       rebuilt.hold();
       reading = false;
     }
+  }
+
+  /** Lets what comes next on the GPU's stream wait for all that is on these. */
+  void join() {
+    hold();
+    copying.run(copied::set);
+    copied.hold();
   }
 
   /** Puts on the copying stream, behind what was put on the GPU's before {@code mark}. */
@@ -150,7 +159,7 @@ final class CudaMaps {
             of.segments().count(),
             in.mask() == Mask.CAUSAL,
             in.scale());
-    Selection selection = new Selection(list(wanted), wanted.length, first, count);
+    Selection selection = new Selection(list(wanted, in.kv().heads()), wanted.length, first, count);
     AttentionMapKernels rebuild =
         kernels.computeIfAbsent(
             new CudaPass.Cells(CudaPass.shape(in.kv()), qkv.element()),
@@ -179,12 +188,20 @@ final class CudaMaps {
     reading = true;
   }
 
-  private DeviceBuffer list(int[] wanted) {
+  /**
+   * The wanted heads on the device.
+   *
+   * @param most how many a model has
+   */
+  private DeviceBuffer list(int[] wanted, int most) {
     DeviceBuffer list = headList;
-    if (list == null || !Arrays.equals(heads, wanted)) {
-      list = arena.buffer(Element.I32, wanted.length);
-      list.upload(wanted);
+    if (list == null || list.elements() < wanted.length) {
+      list = arena.buffer(Element.I32, Math.max(wanted.length, most));
       headList = list;
+      heads = new int[0];
+    }
+    if (!Arrays.equals(heads, wanted)) {
+      list.upload(wanted); // waits for what reads the last ones
       heads = wanted.clone();
     }
     return list;

@@ -33,6 +33,7 @@ import dev.loupe.ops.Batch;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
@@ -81,7 +82,7 @@ public final class CudaOps implements Ops {
   }
 
   // all maps of one layer, 12 heads over 1,024 tokens in f32, are 27 MB: they need not wait
-  private static final int MAPS_AHEAD = 8;
+  static final int MAPS_AHEAD = 8;
 
   /** The kernels of every run; those of attention maps are loaded for runs that ask for maps. */
   private static final List<String> SOURCES =
@@ -109,11 +110,11 @@ public final class CudaOps implements Ops {
   private final GemvKernels gemv;
   private final WeightKernels conversion;
   private final @Nullable CublasLinear cublas;
-  private @Nullable CudaWeights loading;
   private final Scratch wideWeight; // of the widest int8 matrix so far, in what activations are
   private final Scratch tokensOfRows; // for logprobs
   private final Scratch logprobsOfRows;
   private @Nullable SampleKernels sampling; // once it is asked for logprobs
+  private final SessionPool pool;
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
 
   /**
@@ -186,6 +187,8 @@ public final class CudaOps implements Ops {
       tryOut();
       cublas = cublas(verdicts);
       choice = verdicts == null || config == null ? null : choice(verdicts, config, named);
+      pool = new SessionPool(gpu.totalBytes());
+      gpu.whenShort(pool::freeOne);
     } catch (RuntimeException | Error e) {
       try {
         gpu.close();
@@ -271,14 +274,9 @@ public final class CudaOps implements Ops {
     blocks.remove(address);
   }
 
-  /** Brings weights to the device; made when the first one comes. */
-  CudaWeights loading() {
-    CudaWeights l = loading;
-    if (l == null) {
-      l = new CudaWeights(gpu);
-      loading = l;
-    }
-    return l;
+  /** What sessions leave to each other. */
+  SessionPool pool() {
+    return pool;
   }
 
   private Block block(Tensor t) {
@@ -316,7 +314,10 @@ public final class CudaOps implements Ops {
             .collect(Collectors.joining());
     CudaMemory.ofModel(config, ownHead, weights)
         .requireRoom(
-            gpu, "the model", "try %sa smaller model or --backend cpu".formatted(narrower));
+            gpu,
+            pool::freeOne,
+            "the model",
+            "try %sa smaller model or --backend cpu".formatted(narrower));
   }
 
   @Override
@@ -327,7 +328,29 @@ public final class CudaOps implements Ops {
                 weights == Element.F32 ? "--dtype f16, " : "",
                 size.samples() > 1 ? "fewer samples, " : "",
                 size.attention().isPresent() ? "fewer layers or heads, " : "");
-    CudaMemory.ofSession(size, activations, cublas != null).requireRoom(gpu, "the run", advice);
+    memory(size).requireRoom(gpu, pool::freeOne, "the run", advice);
+  }
+
+  /** What a session of such a size takes. */
+  CudaMemory memory(SessionSize size) {
+    return CudaMemory.ofSession(size, activations, cublas != null);
+  }
+
+  @Override
+  public SessionRoom session(TensorArena model, SessionSize least, SessionSize ample) {
+    for (SessionSize size : List.of(ample, least)) {
+      SessionPool.Key key = new SessionPool.Key((CudaArena) model, size);
+      CudaArena kept = pool.take(key);
+      if (kept != null) {
+        return new SessionRoom(kept, size);
+      }
+    }
+    boolean fits = memory(ample).fits(gpu, pool::freeOne);
+    SessionSize size = fits ? ample : least;
+    if (!fits) {
+      requireRoom(least);
+    }
+    return new SessionRoom(new CudaArena(this, new SessionPool.Key((CudaArena) model, size)), size);
   }
 
   @Override
@@ -617,7 +640,8 @@ public final class CudaOps implements Ops {
   @Override
   public void close() {
     try (gpu;
-        cublas) { // the library first, which needs the context
+        cublas;
+        pool) { // in reverse: the context last, which the others need
     }
   }
 }

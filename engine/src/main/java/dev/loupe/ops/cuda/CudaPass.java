@@ -210,6 +210,13 @@ final class CudaPass {
     return made;
   }
 
+  /** Lets what comes next on the GPU's stream wait for all that these passes left on others. */
+  void join() {
+    if (maps != null) {
+      maps.join();
+    }
+  }
+
   /** Before the queries of the last attention are overwritten. */
   void hold() {
     if (maps != null) {

@@ -1,16 +1,13 @@
 package dev.loupe.ops.cuda;
 
 import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.Graph;
 import dev.loupe.kernels.HostBuffer;
-import dev.loupe.kernels.Mark;
 import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.SamplingOptions;
 import dev.loupe.kernels.Segment;
-import dev.loupe.kernels.Segments;
 import dev.loupe.kernels.StepKernels;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
@@ -25,7 +22,6 @@ import dev.loupe.sampling.Sampling;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
-import java.util.BitSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.stream.IntStream;
@@ -38,167 +34,42 @@ import org.jspecify.annotations.Nullable;
  * only in where their results go, so a slot's results rest until the host has taken them.
  */
 final class CudaSteps implements Steps {
-  /** Slots, and so how many steps the device may be ahead. */
-  static final int SLOTS = 4;
-
-  /** I32 that a step leaves of each sequence. */
-  static final int RESULT = StepKernels.RESULT_INTS;
-
-  /** Where the results of every {@link #SLOTS}th step go. */
-  private static final class Slot {
-    final HostBuffer result;
-    final @Nullable HostBuffer logits;
-    final @Nullable DeviceBuffer maps;
-    final @Nullable HostBuffer hostMaps;
-    final Mark computed;
-    final Mark mark; // all of it is on the host
-    @Nullable Graph graph;
-
-    Slot(
-        HostBuffer result,
-        @Nullable HostBuffer logits,
-        @Nullable DeviceBuffer maps,
-        @Nullable HostBuffer hostMaps,
-        Mark computed,
-        Mark mark) {
-      this.result = result;
-      this.logits = logits;
-      this.maps = maps;
-      this.hostMaps = hostMaps;
-      this.computed = computed;
-      this.mark = mark;
-    }
-  }
-
   private final StepPlan plan;
   private final CudaOps ops;
   private final Gpu gpu;
-  private final CudaArena arena;
+  private final CudaArena arena; // owns the graphs
   private final CudaPass pass;
+  private final StepRoom room;
   private final int rows;
-  private final int vocabulary;
   private final boolean graphs;
-  private final SampleKernels sampler;
-  private final StepKernels stepping;
   private final int[] heads; // whose attention is wanted
-  private final SamplingOptions options;
-  private final CudaPass.Rows at;
-  private final DeviceBuffer place;
-  private final DeviceBuffer samples;
-  private final SampleKernels.Chosen chosen;
-  private final DeviceBuffer result;
-  private final @Nullable DeviceBuffer allowed;
-  private final @Nullable DeviceBuffer seen;
+  private final int[] options;
   private final Batch batch;
-  private final List<Slot> slots = new ArrayList<>();
   private int position; // of the tokens that the next pass to be started reads
   private int started;
   private int taken;
-  private boolean warm; // a pass has run, so that recording one allocates nothing
 
   CudaSteps(CudaOps ops, CudaArena arena, StepPlan plan, boolean graphs) {
     this.ops = ops;
     this.gpu = ops.gpu();
-    this.arena = arena;
     this.plan = plan;
     this.graphs = graphs;
-    rows = plan.kv().sequences();
-    vocabulary = plan.logits().cols();
+    this.arena = arena;
     pass = arena.pass();
-    sampler = new SampleKernels(gpu);
-    stepping = new StepKernels(gpu);
-    options = options(plan.sampling());
-    int lane = Math.ceilDiv(rows, 4) * 4; // each list at a multiple of 16 bytes
-    DeviceBuffer lists = arena.buffer(Element.I32, 8L * lane);
-    at =
-        new CudaPass.Rows(
-            lists,
-            lists.slice(0, lane),
-            lists.slice(lane, lane),
-            lists.slice(2L * lane, lane),
-            lists.slice(3L * lane, lane),
-            arena.own(new Segments(gpu, rows)),
-            lane);
-    place = lists.slice(4L * lane, lane);
-    samples = lists.slice(5L * lane, lane);
-    chosen =
-        new SampleKernels.Chosen(
-            at.ids(),
-            arena.buffer(Element.F32, lane),
-            lists.slice(6L * lane, lane),
-            lists.slice(7L * lane, lane));
-    result = arena.buffer(Element.I32, (long) RESULT * rows);
-    allowed = plan.allowed().cardinality() == vocabulary ? null : bits(plan.allowed(), 1);
-    seen = plan.sampling().repetitionPenalty() == 1 ? null : bits(plan.seen(), rows);
+    room = arena.stepRoom(plan);
+    rows = room.rows;
+    options = options(plan.sampling()).words();
     batch = Batch.step(IntStream.range(0, rows).toArray());
     heads = plan.attention().stream().flatMap(a -> a.heads().stream()).mapToInt(h -> h).toArray();
-    long mapBytes = plan.attention().map(a -> mapBytes(a, rows, plan.kv().capacity())).orElse(0L);
-    for (int i = 0; i < SLOTS; i++) {
-      slots.add(slot(mapBytes));
-    }
     position = plan.kv().length(0) - 1; // the first result moves it on, without a pass
+    room.begin(plan);
     place(new int[rows], plan.place());
-  }
-
-  private Slot slot(long mapBytes) {
-    boolean maps = mapBytes > 0;
-    return new Slot(
-        arena.own(gpu.pin((long) RESULT * rows * Integer.BYTES)),
-        plan.wantsLogits() ? arena.own(gpu.pin((long) rows * vocabulary * Float.BYTES)) : null,
-        maps ? arena.buffer(Element.F32, mapBytes / Float.BYTES) : null,
-        maps ? arena.own(gpu.pin(mapBytes)) : null,
-        arena.own(gpu.mark()),
-        arena.own(gpu.mark()));
-  }
-
-  /** Bytes of the attention of a step: of each kind, [layers] blocks of [heads, rows] rows. */
-  static long mapBytes(AttentionPlan plan, int rows, int capacity) {
-    return plan.kept().stream()
-        .mapToLong(kind -> plan.layers().size() * blockBytes(plan, kind, rows, capacity))
-        .sum();
-  }
-
-  /** Bytes of one layer; each begins at a multiple of 16. */
-  private static long blockBytes(AttentionPlan plan, Kind kind, int rows, int capacity) {
-    return Math.ceilDiv(plan.bytes(kind, rows, capacity), 16L) * 16;
-  }
-
-  /** Where a layer's attention lies among a step's, in bytes. */
-  private static long blockStart(AttentionPlan plan, Kind kind, int layer, int rows, int capacity) {
-    long at = layer * blockBytes(plan, kind, rows, capacity);
-    for (Kind before : plan.kept()) {
-      if (before.compareTo(kind) < 0) {
-        at += plan.layers().size() * blockBytes(plan, before, rows, capacity);
-      }
-    }
-    return at;
   }
 
   /** How the rows of a layer's attention lie. */
   private CudaMaps.RowLayout rowsOf(AttentionPlan plan, Kind kind) {
     return new CudaMaps.RowLayout(
         kind, plan.dtype(kind), heads.length * rows, plan.columns(kind, this.plan.kv().capacity()));
-  }
-
-  private DeviceBuffer ints(int[] values) {
-    DeviceBuffer buffer = arena.buffer(Element.I32, values.length);
-    buffer.upload(values);
-    return buffer;
-  }
-
-  /** {@code copies} of a bit set over the vocabulary. */
-  private DeviceBuffer bits(BitSet ids, int copies) {
-    int words = Math.ceilDiv(vocabulary, Integer.SIZE);
-    int[] values = new int[copies * words];
-    ids.stream()
-        .filter(id -> id < vocabulary)
-        .forEach(
-            id -> {
-              for (int c = 0; c < copies; c++) {
-                values[c * words + id / Integer.SIZE] |= 1 << id % Integer.SIZE;
-              }
-            });
-    return ints(values);
   }
 
   private static SamplingOptions options(Sampling s) {
@@ -213,8 +84,9 @@ final class CudaSteps implements Steps {
 
   /** Tells the device which tokens come next and where. */
   private void place(int[] ids, int placeOfNext) {
-    int lane = at.capacity();
-    int[] values = new int[8 * lane];
+    int lane = room.at.capacity();
+    int[] values = new int[StepRoom.listInts(rows)];
+    System.arraycopy(options, 0, values, StepRoom.LISTS * lane, options.length);
     List<Segment> segments = new ArrayList<>();
     for (int r = 0; r < rows; r++) {
       values[r] = ids[r];
@@ -225,8 +97,8 @@ final class CudaSteps implements Steps {
       values[5 * lane + r] = r;
       segments.add(new Segment(r, 1, r, position));
     }
-    at.all().upload(values);
-    at.segments().set(segments);
+    room.at.all().upload(values);
+    room.at.segments().set(segments);
   }
 
   @Override
@@ -237,21 +109,21 @@ final class CudaSteps implements Steps {
     }
     gpu.run(
         () -> {
-          while (started < Math.min(plan.limit(), taken + SLOTS)
+          while (started < Math.min(plan.limit(), taken + StepRoom.SLOTS)
               && (started == 0 || position < plan.positions())) {
             start();
           }
           if (taken == started) {
             throw new IllegalStateException("the context is full");
           }
-          slots.get(taken % SLOTS).mark.await();
+          room.slots.get(taken % StepRoom.SLOTS).mark.await();
         });
     taken++;
   }
 
   private void start() {
-    Slot slot = slots.get(started % SLOTS);
-    pass.resident(at);
+    StepRoom.Slot slot = room.slots.get(started % StepRoom.SLOTS);
+    pass.resident(room.at);
     try {
       if (started == 0) {
         spread();
@@ -261,9 +133,9 @@ final class CudaSteps implements Steps {
           batch.set(r, 0, position); // the ids are on the device
         }
         pass.hold(); // a recording could not wait for what was put on the stream before it
-        if (!graphs || !warm) {
+        if (!graphs || !room.warm) {
           step(slot);
-          warm = true;
+          room.warm = true;
         } else if (slot.graph == null) {
           Graph graph = arena.own(gpu.record(() -> step(slot)));
           slot.graph = graph;
@@ -286,7 +158,7 @@ final class CudaSteps implements Steps {
   }
 
   /** The maps go to the host beside the next step. */
-  private void bringMaps(Slot slot) {
+  private void bringMaps(StepRoom.Slot slot) {
     DeviceBuffer maps = Objects.requireNonNull(slot.maps);
     HostBuffer host = Objects.requireNonNull(slot.hostMaps);
     slot.computed.set();
@@ -303,17 +175,17 @@ final class CudaSteps implements Steps {
   private void spread() {
     DeviceBuffer logits = ops.buffer(plan.logits());
     for (int r = 1; r < rows; r++) {
-      logits.slice((long) r * vocabulary, vocabulary).copyFrom(logits, vocabulary);
+      logits.slice((long) r * room.vocabulary, room.vocabulary).copyFrom(logits, room.vocabulary);
     }
   }
 
-  private void step(Slot slot) {
+  private void step(StepRoom.Slot slot) {
     plan.pass().run(batch, plan.attention().map(a -> tap(a, slot)).orElse(AttentionTap.NONE));
     pass.hold(); // choosing moves the positions on, by which maps are rebuilt
     choose(slot);
   }
 
-  private AttentionTap tap(AttentionPlan wanted, Slot slot) {
+  private AttentionTap tap(AttentionPlan wanted, StepRoom.Slot slot) {
     DeviceBuffer maps = Objects.requireNonNull(slot.maps);
     return (Ops o, AttentionInput in, Tensor lse) -> {
       int layer = wanted.layers().indexOf(in.layer());
@@ -322,44 +194,48 @@ final class CudaSteps implements Steps {
       }
       for (Kind kind : wanted.kept()) {
         CudaMaps.RowLayout block = rowsOf(wanted, kind);
-        long start = blockStart(wanted, kind, layer, rows, plan.kv().capacity());
+        long start = StepRoom.blockStart(wanted, kind, layer, rows, plan.kv().capacity());
         DeviceBuffer out =
             maps.slice(start / Float.BYTES, Math.ceilDiv(block.bytes(), Float.BYTES));
-        pass.maps().rebuild(in, ops.buffer(lse), at, heads, 0, rows, block, out);
+        pass.maps().rebuild(in, ops.buffer(lse), room.at, heads, 0, rows, block, out);
       }
     };
   }
 
   /** From logits to ids, and on to the next position. */
-  private void choose(Slot slot) {
+  private void choose(StepRoom.Slot slot) {
     DeviceBuffer logits = ops.buffer(plan.logits());
-    sampler.sample(
-        new SampleKernels.Logits(logits, rows, vocabulary),
-        allowed,
-        seen,
-        samples,
-        place,
-        options,
-        chosen);
-    stepping.advance(
-        chosen,
+    CudaPass.Rows at = room.at;
+    room.sampler.sample(
+        new SampleKernels.Logits(logits, rows, room.vocabulary),
+        room.allowed,
+        room.seen,
+        room.samples,
+        room.place,
+        room.options,
+        room.chosen);
+    room.stepping.advance(
+        room.chosen,
         new StepKernels.Rows(
-            at.sequences(), at.positions(), place, at.keys(), at.segments().buffer()),
-        result,
+            at.sequences(), at.positions(), room.place, at.keys(), at.segments().buffer()),
+        room.result,
         rows);
-    slot.result.copyFrom(result, (long) RESULT * rows, 0);
+    slot.result.copyFrom(room.result, (long) StepRoom.RESULT * rows, 0);
     if (slot.logits != null) {
-      slot.logits.copyFrom(logits, (long) rows * vocabulary, 0);
+      slot.logits.copyFrom(logits, (long) rows * room.vocabulary, 0);
     }
   }
 
   /** The slot of the result that was taken last. */
-  private Slot current() {
-    return slots.get((taken - 1) % SLOTS);
+  private StepRoom.Slot current() {
+    return room.slots.get((taken - 1) % StepRoom.SLOTS);
   }
 
   private int result(int sequence, int i) {
-    return current().result.memory().getAtIndex(ValueLayout.JAVA_INT, (long) sequence * RESULT + i);
+    return current()
+        .result
+        .memory()
+        .getAtIndex(ValueLayout.JAVA_INT, (long) sequence * StepRoom.RESULT + i);
   }
 
   @Override
@@ -384,7 +260,7 @@ final class CudaSteps implements Steps {
 
   @Override
   public void logits(int sequence, float[] into) {
-    copy(current().logits, (long) sequence * vocabulary, into, vocabulary);
+    copy(current().logits, (long) sequence * room.vocabulary, into, room.vocabulary);
   }
 
   @Override
@@ -394,7 +270,7 @@ final class CudaSteps implements Steps {
     if (from == null || wanted == null) {
       throw new IllegalStateException("it was not planned for");
     }
-    long start = blockStart(wanted, kind, layer, rows, plan.kv().capacity());
+    long start = StepRoom.blockStart(wanted, kind, layer, rows, plan.kv().capacity());
     rowsOf(wanted, kind).read(from.memory(), start, head * rows + sequence, into, count);
   }
 
@@ -417,9 +293,7 @@ final class CudaSteps implements Steps {
     place(ids, plan.place() + taken);
   }
 
-  /** Waits for the steps that are ahead; what they use is freed with the session. */
+  /** The steps that are ahead go on; whoever uses or frees their memory next waits for them. */
   @Override
-  public void close() {
-    gpu.synchronize();
-  }
+  public void close() {}
 }

@@ -3,40 +3,84 @@ package dev.loupe.ops.cuda;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
+import dev.loupe.kernels.GpuException;
+import dev.loupe.kernels.HostBuffer;
 import dev.loupe.kernels.Int8Weights;
 import dev.loupe.kernels.LinearMap;
+import dev.loupe.kernels.Mark;
 import dev.loupe.kernels.PointwiseKernels;
+import dev.loupe.kernels.SideStream;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Brings the matrices of a checkpoint to the device as the kernels want them, [out, in] in the
- * element that was asked for: a few megabytes at a time go there as the checkpoint gives them and
- * are transposed and converted on the device, so no second copy is ever whole.
+ * Brings the weights of a checkpoint to the device as the kernels want them, matrices as [out, in]
+ * in the element that was asked for: a few megabytes at a time go there as the checkpoint gives
+ * them and are transposed and converted on the device, so no second copy is ever whole.
+ *
+ * <p>Pieces take turns in a few slots. The host copies a piece from the checkpoint to pinned
+ * memory; a stream of its own copies it on to the device; a kernel on the GPU's own stream converts
+ * it. Each waits for the one before it by an event, so that the host reads a piece while the one
+ * before it is copied and the one before that converted. Where the driver pins no memory, the host
+ * waits for each copy.
  */
 final class CudaWeights implements AutoCloseable {
-  private static final int CHUNK = 1 << 22; // elements
+  /** Pieces that are on their way at a time. */
+  static final int SLOTS = 4;
+
+  private static final int CHUNK = 1 << 20; // elements
+
+  /** What one piece at a time passes through. */
+  private static final class Slot {
+    final Mark copied; // from the pinned memory
+    final Mark converted; // from the device's
+    @Nullable HostBuffer host;
+    @Nullable DeviceBuffer device;
+
+    Slot(Mark copied, Mark converted) {
+      this.copied = copied;
+      this.converted = converted;
+    }
+  }
 
   private final Gpu gpu;
+  private final CudaArena arena; // of the slots
   private final WeightKernels kernels;
   private final PointwiseKernels pointwise;
-  private DeviceBuffer chunk;
+  private final SideStream copying;
+  private final List<Slot> slots = new ArrayList<>();
+  private boolean pins = true;
+  private int turn;
 
-  /** Most bytes that are on their way to the device at a time. */
-  static long chunkBytes(Gpt2Config config) {
+  /** Most bytes of a piece. */
+  static long pieceBytes(Gpt2Config config) {
     long widest = Math.max(3L * config.nEmbd(), config.nInner());
     return Math.max(CHUNK, Int8Weights.GROUP * widest) * Float.BYTES;
   }
 
-  CudaWeights(Gpu gpu) {
-    this.gpu = gpu;
-    kernels = new WeightKernels(gpu);
-    pointwise = new PointwiseKernels(gpu);
-    chunk = gpu.allocate(Element.F32, CHUNK);
+  CudaWeights(CudaOps ops) {
+    gpu = ops.gpu();
+    arena = new CudaArena(ops);
+    try {
+      kernels = new WeightKernels(gpu);
+      pointwise = new PointwiseKernels(gpu);
+      copying = arena.own(gpu.sideStream());
+      for (int i = 0; i < SLOTS; i++) {
+        slots.add(new Slot(arena.own(gpu.mark()), arena.own(gpu.mark())));
+      }
+    } catch (RuntimeException e) {
+      arena.close();
+      throw e;
+    }
   }
 
   /**
@@ -49,18 +93,23 @@ final class CudaWeights implements AutoCloseable {
     int rows = rows(to.outputs(), Int8Weights.GROUP);
     try (Arena one = Arena.ofConfined()) {
       MemorySegment data = stored.data(one);
-      for (int first = 0; first < to.in(); first += rows) {
+      for (int from = 0; from < to.in(); from += rows) {
+        int first = from;
         int n = Math.min(rows, to.in() - first);
-        DeviceBuffer piece =
-            piece(stored, data, (long) first * to.outputs(), (long) n * to.outputs());
-        if (to.scales() == null) {
-          kernels.repack(piece, first, n, to);
-        } else {
-          kernels.quantise(piece, first, n, to);
-        }
+        bring(
+            stored.dtype(),
+            data,
+            (long) first * to.outputs(),
+            (long) n * to.outputs(),
+            piece -> {
+              if (to.scales() == null) {
+                kernels.repack(piece, first, n, to);
+              } else {
+                kernels.quantise(piece, first, n, to);
+              }
+            });
       }
     }
-    gpu.synchronize(); // the next chunk takes the place of this one
   }
 
   /** Uploads a table, in rows as the checkpoint has it. */
@@ -68,9 +117,10 @@ final class CudaWeights implements AutoCloseable {
     long elements = stored.elements();
     try (Arena one = Arena.ofConfined()) {
       MemorySegment data = stored.data(one);
-      for (long at = 0; at < elements; at += CHUNK) {
+      for (long from = 0; from < elements; from += CHUNK) {
+        long at = from;
         long n = Math.min(CHUNK, elements - at);
-        pointwise.convert(piece(stored, data, at, n), to.slice(at, n), n);
+        bring(stored.dtype(), data, at, n, piece -> pointwise.convert(piece, to.slice(at, n), n));
       }
     }
   }
@@ -80,12 +130,29 @@ final class CudaWeights implements AutoCloseable {
     int rows = rows(to.in(), 1);
     try (Arena one = Arena.ofConfined()) {
       MemorySegment data = stored.data(one);
-      for (int first = 0; first < to.outputs(); first += rows) {
+      for (int from = 0; from < to.outputs(); from += rows) {
+        int first = from;
         int n = Math.min(rows, to.outputs() - first);
-        DeviceBuffer piece = piece(stored, data, (long) first * to.in(), (long) n * to.in());
-        kernels.quantiseTable(piece, first, n, to);
+        bring(
+            stored.dtype(),
+            data,
+            (long) first * to.in(),
+            (long) n * to.in(),
+            piece -> kernels.quantiseTable(piece, first, n, to));
       }
     }
+  }
+
+  /** Uploads a vector as f32. */
+  void uploadVector(StoredTensor stored, DeviceBuffer to) {
+    float[] values = new float[Math.toIntExact(stored.elements())];
+    stored.read(0, values, 0, values.length);
+    bring(
+        DType.F32,
+        MemorySegment.ofArray(values),
+        0,
+        values.length,
+        piece -> to.copyFrom(piece, values.length));
   }
 
   /** Rows of {@code width} that fill a chunk, in whole groups. */
@@ -93,22 +160,100 @@ final class CudaWeights implements AutoCloseable {
     return Math.max(1, CHUNK / width / group) * group;
   }
 
-  /** Elements of a checkpoint on the device. A copy to it waits for what was launched before. */
-  private DeviceBuffer piece(StoredTensor stored, MemorySegment data, long first, long count) {
-    if (chunk.elements() < count) { // a very wide matrix: a group of its rows is more than a chunk
-      chunk.close();
-      chunk = gpu.allocate(Element.F32, count);
+  /**
+   * Brings elements to the device and puts what {@code convert} launches behind their copy.
+   *
+   * @param data elements of {@code dtype}
+   * @param convert gets them where they are until it is done, as f32 if they were f64
+   */
+  private void bring(
+      DType dtype, MemorySegment data, long first, long count, Consumer<DeviceBuffer> convert) {
+    Element element = element(dtype);
+    long bytes = count * element.bytes();
+    Slot slot = slots.get(turn++ % SLOTS);
+    slot.copied.await(); // the piece before it, from the pinned memory
+    DeviceBuffer device = deviceOf(slot, bytes).as(element).slice(0, count);
+    HostBuffer host = hostOf(slot, bytes);
+    if (host == null) {
+      uploadPlainly(dtype, data, first, count, device);
+      gpu.run(
+          () -> {
+            convert.accept(device);
+            slot.converted.set();
+          });
+      return;
     }
-    if (stored.dtype() == DType.F64) {
-      float[] narrow = new float[Math.toIntExact(count)];
-      DType.F64.decode(data, first * DType.F64.bytes(), narrow, 0, narrow.length);
-      chunk.upload(narrow);
-      return chunk.slice(0, count);
+    if (dtype == DType.F64) {
+      float[] narrow = narrowed(data, first, count);
+      MemorySegment.copy(narrow, 0, host.memory(), ValueLayout.JAVA_FLOAT, 0, narrow.length);
+    } else {
+      MemorySegment.copy(data, first * dtype.bytes(), host.memory(), 0, bytes);
     }
-    long bytes = stored.dtype().bytes();
-    DeviceBuffer piece = chunk.as(element(stored.dtype())).slice(0, count);
-    piece.upload(data.asSlice(first * bytes, count * bytes));
-    return piece;
+    gpu.run(
+        () -> {
+          copying.run(
+              () -> {
+                slot.converted.hold();
+                host.copyTo(device, count);
+                slot.copied.set();
+              });
+          slot.copied.hold();
+          convert.accept(device);
+          slot.converted.set();
+        });
+  }
+
+  /** A copy that waits for what was launched before, and for which the host waits. */
+  private static void uploadPlainly(
+      DType dtype, MemorySegment data, long first, long count, DeviceBuffer to) {
+    if (dtype == DType.F64) {
+      to.upload(narrowed(data, first, count));
+    } else {
+      to.upload(data.asSlice(first * dtype.bytes(), count * dtype.bytes()));
+    }
+  }
+
+  private static float[] narrowed(MemorySegment data, long first, long count) {
+    float[] narrow = new float[Math.toIntExact(count)];
+    DType.F64.decode(data, first * DType.F64.bytes(), narrow, 0, narrow.length);
+    return narrow;
+  }
+
+  /** A slot's device memory, at least so large; a very wide matrix has larger pieces. */
+  private DeviceBuffer deviceOf(Slot slot, long bytes) {
+    DeviceBuffer device = slot.device;
+    if (device == null || device.bytes() < bytes) {
+      if (device != null) {
+        slot.converted.await();
+        device.close();
+      }
+      device = arena.own(gpu.allocate(Element.F32, Math.ceilDiv(bytes, Float.BYTES)));
+      slot.device = device;
+    }
+    return device;
+  }
+
+  /** Likewise its pinned memory, which no copy reads now; null where the driver pins none. */
+  private @Nullable HostBuffer hostOf(Slot slot, long bytes) {
+    HostBuffer host = slot.host;
+    if (!pins || (host != null && host.bytes() >= bytes)) {
+      return pins ? host : null;
+    }
+    if (host != null) {
+      host.close();
+      slot.host = null;
+    }
+    try {
+      host = arena.own(gpu.pin(bytes));
+    } catch (GpuException e) {
+      if (gpu.isLost()) {
+        throw e;
+      }
+      pins = false;
+      return null;
+    }
+    slot.host = host;
+    return host;
   }
 
   private static Element element(DType dtype) {
@@ -119,8 +264,13 @@ final class CudaWeights implements AutoCloseable {
     };
   }
 
+  /**
+   * Waits until all is on the device, and frees what it passed through.
+   *
+   * @throws GpuException if some of it failed
+   */
   @Override
   public void close() {
-    chunk.close();
+    arena.close();
   }
 }

@@ -10,4 +10,9 @@ public final class Graphs {
   public static CudaOps ops(Precision precision, boolean graphs) {
     return new CudaOps(0, precision, Gemm.OWN, graphs);
   }
+
+  /** What the memory plan leaves free on such a card. */
+  public static long margin(long cardBytes) {
+    return CudaMemory.margin(cardBytes);
+  }
 }

@@ -1,0 +1,207 @@
+package dev.loupe.ops.cuda;
+
+import dev.loupe.kernels.DeviceBuffer;
+import dev.loupe.kernels.Element;
+import dev.loupe.kernels.Gpu;
+import dev.loupe.kernels.Graph;
+import dev.loupe.kernels.HostBuffer;
+import dev.loupe.kernels.Mark;
+import dev.loupe.kernels.SampleKernels;
+import dev.loupe.kernels.SamplingOptions;
+import dev.loupe.kernels.Segments;
+import dev.loupe.kernels.StepKernels;
+import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.AttentionPlan.Kind;
+import dev.loupe.ops.StepPlan;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What decoding steps of one shape need: lists of their rows, what sampling reads, and a few slots
+ * for their results, each with its graph.
+ *
+ * <p>Whatever one request has and another has not, its sampling options, allowed ids, seed and
+ * positions, lies in device memory, which a graph reads when it is replayed. So the graphs that one
+ * session recorded serve the next one that lies in the same memory.
+ */
+final class StepRoom {
+  /** Slots, and so how many steps the device may be ahead. */
+  static final int SLOTS = 4;
+
+  /** I32 that a step leaves of each sequence. */
+  static final int RESULT = StepKernels.RESULT_INTS;
+
+  /** Lists of an I32 for each row. */
+  static final int LISTS = 8;
+
+  /**
+   * Plans of which one's graphs serve another.
+   *
+   * @param tensors where the session's tensors lie, in the order in which it asked for them
+   */
+  record Key(
+      int rows,
+      int vocabulary,
+      boolean wantsLogits,
+      Optional<AttentionPlan> attention,
+      List<Long> tensors) {}
+
+  static Key key(StepPlan plan, List<Long> tensors) {
+    return new Key(
+        plan.kv().sequences(),
+        plan.logits().cols(),
+        plan.wantsLogits(),
+        plan.attention(),
+        List.copyOf(tensors));
+  }
+
+  /** Where the results of every {@link #SLOTS}th step go. */
+  static final class Slot {
+    final HostBuffer result;
+    final @Nullable HostBuffer logits;
+    final @Nullable DeviceBuffer maps;
+    final @Nullable HostBuffer hostMaps;
+    final Mark computed;
+    final Mark mark; // all of it is on the host
+    @Nullable Graph graph;
+
+    private Slot(
+        HostBuffer result,
+        @Nullable HostBuffer logits,
+        @Nullable DeviceBuffer maps,
+        @Nullable HostBuffer hostMaps,
+        Mark computed,
+        Mark mark) {
+      this.result = result;
+      this.logits = logits;
+      this.maps = maps;
+      this.hostMaps = hostMaps;
+      this.computed = computed;
+      this.mark = mark;
+    }
+  }
+
+  final int rows;
+  final int vocabulary;
+  final SampleKernels sampler;
+  final StepKernels stepping;
+  final CudaPass.Rows at; // `all` has the lists, then the sampling options
+  final DeviceBuffer place;
+  final DeviceBuffer samples;
+  final SampleKernels.Chosen chosen;
+  final DeviceBuffer options;
+  final DeviceBuffer allowed;
+  final DeviceBuffer seen;
+  final DeviceBuffer result;
+  final List<Slot> slots = new ArrayList<>();
+  boolean warm; // a pass has run, so that recording one allocates nothing
+  private @Nullable BitSet allowedNow;
+
+  StepRoom(CudaOps ops, CudaArena arena, StepPlan plan) {
+    Gpu gpu = ops.gpu();
+    rows = plan.kv().sequences();
+    vocabulary = plan.logits().cols();
+    sampler = new SampleKernels(gpu);
+    stepping = new StepKernels(gpu);
+    int lane = Math.ceilDiv(rows, 4) * 4; // each list at a multiple of 16 bytes
+    DeviceBuffer lists = arena.buffer(Element.I32, listInts(rows));
+    at =
+        new CudaPass.Rows(
+            lists,
+            lists.slice(0, lane),
+            lists.slice(lane, lane),
+            lists.slice(2L * lane, lane),
+            lists.slice(3L * lane, lane),
+            arena.own(new Segments(gpu, rows)),
+            lane);
+    place = lists.slice(4L * lane, lane);
+    samples = lists.slice(5L * lane, lane);
+    chosen =
+        new SampleKernels.Chosen(
+            at.ids(),
+            arena.buffer(Element.F32, lane),
+            lists.slice(6L * lane, lane),
+            lists.slice(7L * lane, lane));
+    options = lists.slice((long) LISTS * lane, SamplingOptions.INTS);
+    allowed = arena.buffer(Element.I32, words());
+    seen = arena.buffer(Element.I32, (long) rows * words());
+    seen.fill((byte) 0); // the sampler adds to them whether they count or not
+    result = arena.buffer(Element.I32, (long) RESULT * rows);
+    long mapBytes = plan.attention().map(a -> mapBytes(a, rows, plan.kv().capacity())).orElse(0L);
+    for (int i = 0; i < SLOTS; i++) {
+      slots.add(slot(gpu, arena, plan.wantsLogits(), mapBytes));
+    }
+  }
+
+  /** I32 of the lists and options of such steps. */
+  static int listInts(int rows) {
+    return LISTS * Math.ceilDiv(rows, 4) * 4 + SamplingOptions.INTS;
+  }
+
+  private Slot slot(Gpu gpu, CudaArena arena, boolean wantsLogits, long mapBytes) {
+    boolean maps = mapBytes > 0;
+    return new Slot(
+        arena.own(gpu.pin((long) RESULT * rows * Integer.BYTES)),
+        wantsLogits ? arena.own(gpu.pin((long) rows * vocabulary * Float.BYTES)) : null,
+        maps ? arena.buffer(Element.F32, mapBytes / Float.BYTES) : null,
+        maps ? arena.own(gpu.pin(mapBytes)) : null,
+        arena.own(gpu.mark()),
+        arena.own(gpu.mark()));
+  }
+
+  /** Tells the device which ids may be chosen, and which were seen, if that makes a difference. */
+  void begin(StepPlan plan) {
+    if (!plan.allowed().equals(allowedNow)) {
+      allowed.upload(bits(plan.allowed(), 1));
+      allowedNow = (BitSet) plan.allowed().clone();
+    }
+    if (plan.sampling().repetitionPenalty() != 1) { // else nobody reads them
+      seen.upload(bits(plan.seen(), rows));
+    }
+  }
+
+  private int words() {
+    return Math.ceilDiv(vocabulary, Integer.SIZE);
+  }
+
+  /** {@code copies} of a bit set over the vocabulary. */
+  private int[] bits(BitSet ids, int copies) {
+    int words = words();
+    int[] values = new int[copies * words];
+    ids.stream()
+        .filter(id -> id < vocabulary)
+        .forEach(
+            id -> {
+              for (int c = 0; c < copies; c++) {
+                values[c * words + id / Integer.SIZE] |= 1 << id % Integer.SIZE;
+              }
+            });
+    return values;
+  }
+
+  /** Bytes of the attention of a step: of each kind, [layers] blocks of [heads, rows] rows. */
+  static long mapBytes(AttentionPlan plan, int rows, int capacity) {
+    return plan.kept().stream()
+        .mapToLong(kind -> plan.layers().size() * blockBytes(plan, kind, rows, capacity))
+        .sum();
+  }
+
+  /** Bytes of one layer; each begins at a multiple of 16. */
+  private static long blockBytes(AttentionPlan plan, Kind kind, int rows, int capacity) {
+    return Math.ceilDiv(plan.bytes(kind, rows, capacity), 16L) * 16;
+  }
+
+  /** Where a layer's attention lies among a step's, in bytes. */
+  static long blockStart(AttentionPlan plan, Kind kind, int layer, int rows, int capacity) {
+    long at = layer * blockBytes(plan, kind, rows, capacity);
+    for (Kind before : plan.kept()) {
+      if (before.compareTo(kind) < 0) {
+        at += plan.layers().size() * blockBytes(plan, before, rows, capacity);
+      }
+    }
+    return at;
+  }
+}
