@@ -8,6 +8,9 @@
 # EMU_KERNELS=0 without the product's kernels, and its name is OUTDIR/self
 #   build.sh OUTDIR harness|asan|tsan KERNELS.cu PROGRAM
 # links PROGRAM from the objects in OUTDIR, with the kernels of this one file instead (for the mutation check)
+#   build.sh OUTDIR rel KERNELS.cu LIBRARY.so
+# makes a library whose kernels take the place of those of OUTDIR/libcuda.so.1 where EMU_MUTANT names it. With
+# EMU_FLAGS='-DEMU_ONLY="_f16"' only those with this in their names are compiled
 # Only what has changed is compiled again. Environment: CXX, CUDA_SOURCES (folder with the .cu files), EMU_FLAGS
 # (more compiler flags), EMU_JOBS (compilers at once, 2).
 set -euo pipefail
@@ -72,6 +75,10 @@ link=()
 [ "$mode" = tsan ] && link+=(-fsanitize=thread)
 if [ $# -eq 4 ]; then
   compile_cu "$3" "$4.o" "${kernel[@]}"
+  if [ "$mode" = rel ]; then
+    "$cxx" -shared -Wl,-z,defs "$4.o" "$out/libcuda.so.1" -o "$4"
+    exit
+  fi
   others=()
   for object in "$out"/*.o; do [[ $object == *.cu.o ]] || others+=("$object"); done
   "$cxx" "${link[@]}" "$4.o" "${others[@]}" -o "$4" -lpthread

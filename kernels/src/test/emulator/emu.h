@@ -23,7 +23,7 @@
 #include <type_traits>
 #include <utility>
 
-#define __global__
+#define __global__ inline  // so that a kernel that is not registered is not compiled
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))

@@ -3,7 +3,7 @@
 #pragma once
 #include "emu_threads.h"
 
-namespace emu {
+namespace emu __attribute__((visibility("default"))) {  // a library of mutants has only these of the emulator
 /** Fails unless p points to bytes of the block's shared memory, aligned to align. */
 void check_shared(const void* p, size_t bytes, size_t align, const char* what, Site site);
 /** Notes a 16-byte shared access of this lane, to count bank conflicts over the warp. */

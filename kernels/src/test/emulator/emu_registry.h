@@ -3,12 +3,28 @@
 #include <cstddef>
 #include <utility>
 
-namespace emu {
+namespace emu __attribute__((visibility("default"))) {  // a library of mutants has only these of the emulator
 /** Calls a kernel with the values that parameters[i] point to, as cuLaunchKernel passes them. */
 typedef void (*KernelCall)(void* const* parameters);
 
-/** Names a kernel; sizes has `count` entries in bytes. Called before main or while the library is loaded. */
+/**
+ * Names a kernel; sizes has `count` entries in bytes. Called before main or while a library is loaded; while that is one
+ * of mutants (replace_kernels), the kernel takes the place of the one of its name.
+ */
 void register_kernel(const char* name, KernelCall call, const int* sizes, int count);
+
+#ifndef EMU_ONLY
+#define EMU_ONLY ""
+#endif
+/** Whether the name of a kernel contains EMU_ONLY; the compiler leaves out the others of its file. */
+constexpr bool wanted(const char* name) {
+  for (;; name++) {
+    int i = 0;
+    while (EMU_ONLY[i] && name[i] == EMU_ONLY[i]) i++;
+    if (!EMU_ONLY[i]) return true;
+    if (!*name) return false;
+  }
+}
 
 template <class Signature>
 struct KernelOf;
@@ -34,4 +50,5 @@ struct KernelOf<void (*)(A...)> {
 }  // namespace emu
 
 #define EXPORT_KERNEL(name) \
-  [[maybe_unused]] static const int emu_registered_##name = emu::KernelOf<decltype(&name)>::enter<&name>(#name);
+  [[maybe_unused]] static const int emu_registered_##name = \
+      emu::wanted(#name) ? emu::KernelOf<decltype(&name)>::enter<&name>(#name) : 0;

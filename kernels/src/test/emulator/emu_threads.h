@@ -2,7 +2,7 @@
 #pragma once
 #include "emu_types.h"
 
-namespace emu {
+namespace emu __attribute__((visibility("default"))) {  // a library of mutants has only these of the emulator
 
 /** A place in a kernel's source, taken as a default argument: every report carries it. */
 struct Site {

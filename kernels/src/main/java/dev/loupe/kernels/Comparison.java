@@ -3,19 +3,35 @@ package dev.loupe.kernels;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
+import java.util.OptionalLong;
 import java.util.Random;
 import java.util.function.IntToDoubleFunction;
 
 /** Inputs of a {@link SelfTest} on the GPU, and what came of comparing its results. */
 final class Comparison implements AutoCloseable {
+  /** Beside each buffer: enough for some rows before it, and for a tile of them behind it. */
+  private static final int BEFORE = 1 << 12;
+
+  private static final int BEHIND = 1 << 17;
+  private static final byte POISON = (byte) 0xff;
+  private static final byte[] UNTOUCHED = new byte[BEHIND];
+
+  static {
+    Arrays.fill(UNTOUCHED, POISON);
+  }
+
   static final Element F32 = Element.F32;
   static final List<Element> FLOATS = List.of(F32, Element.F16, Element.BF16);
 
   private final Gpu gpu;
   private final Random random = new Random(20_26);
   private final List<DeviceBuffer> buffers = new ArrayList<>();
+  private final Map<DeviceBuffer, DeviceBuffer> allocations = new IdentityHashMap<>();
+  private boolean tight;
   private String variant = "";
   private int results;
   private int wrong;
@@ -84,24 +100,72 @@ final class Comparison implements AutoCloseable {
     };
   }
 
-  /** Poisoned: NaN, or -1, so that what no kernel writes is seen. */
+  /**
+   * Poisoned: NaN, or -1, so that what no kernel writes is seen. So is memory before and behind it,
+   * where a kernel that goes too far reads NaN, and what it writes is seen.
+   */
   DeviceBuffer empty(Element element, long n) {
+    long before = BEFORE / element.bytes();
+    DeviceBuffer allocation = gpu.allocate(element, before + n + BEHIND / element.bytes());
+    buffers.add(allocation);
+    allocation.fill(POISON);
+    DeviceBuffer buffer = allocation.slice(before, n);
+    allocations.put(buffer, allocation);
+    return buffer;
+  }
+
+  /** Where something beside the buffer has been written, in elements from its start. */
+  private OptionalLong writtenOutside(DeviceBuffer buffer) {
+    DeviceBuffer allocation = allocations.get(buffer);
+    if (allocation == null) {
+      return OptionalLong.empty(); // it has nothing beside it, or own() took it over
+    }
+    int size = buffer.element().bytes();
+    int before = BEFORE / size;
+    long behind = before + buffer.elements();
+    for (long from : new long[] {0, behind}) {
+      byte[] bytes = new byte[from == 0 ? BEFORE : BEHIND];
+      allocation.slice(from, bytes.length / size).download(MemorySegment.ofArray(bytes));
+      int first = Arrays.mismatch(bytes, 0, bytes.length, UNTOUCHED, 0, bytes.length);
+      if (first >= 0) {
+        return OptionalLong.of(from - before + first / size);
+      }
+    }
+    return OptionalLong.empty();
+  }
+
+  /**
+   * Lets what is put from now on end where its memory ends, so that a kernel that reads on does
+   * what is forbidden; or lets NaN follow it, so that this shows in results.
+   */
+  void endWithMemory(boolean tight) {
+    this.tight = tight;
+  }
+
+  private DeviceBuffer emptyInput(Element element, int n) {
+    if (!tight) {
+      return empty(element, n);
+    }
     DeviceBuffer buffer = gpu.allocate(element, n);
     buffers.add(buffer);
-    buffer.fill((byte) 0xff);
     return buffer;
   }
 
   DeviceBuffer put(Element element, float[] values) {
-    DeviceBuffer buffer = empty(element, values.length);
+    DeviceBuffer buffer = emptyInput(element, values.length);
     buffer.upload(values);
     return buffer;
   }
 
   DeviceBuffer put(int... values) {
-    DeviceBuffer buffer = empty(Element.I32, values.length);
+    DeviceBuffer buffer = emptyInput(Element.I32, values.length);
     buffer.upload(values);
     return buffer;
+  }
+
+  /** True if a result was wrong. */
+  boolean isWrong() {
+    return wrong > 0;
   }
 
   private static double[] values(DeviceBuffer buffer) {
@@ -143,9 +207,17 @@ final class Comparison implements AutoCloseable {
     compare(what, buffer, tolerance(buffer.element()), expected);
   }
 
-  /** Each element may be off by {@code tolerance} times 1 + its magnitude; a NaN is a NaN. */
+  /**
+   * Each element may be off by {@code tolerance} times 1 + its magnitude; a NaN is a NaN. What lies
+   * beside the buffer must be as it was.
+   */
   void compare(String what, DeviceBuffer buffer, double tolerance, IntToDoubleFunction expected) {
     results++;
+    OptionalLong outside = writtenOutside(buffer);
+    if (outside.isPresent()) {
+      wrong("%s[%d] is written, of %d".formatted(what, outside.getAsLong(), buffer.elements()));
+      return;
+    }
     double[] actual = values(buffer);
     for (int i = 0; i < actual.length; i++) {
       double right = expected.applyAsDouble(i);
@@ -155,13 +227,18 @@ final class Comparison implements AutoCloseable {
       double error = Math.abs(actual[i] - right);
       double share = error / (tolerance * (1 + Math.abs(right)));
       if (!(share <= 1)) {
-        String values = String.format(Locale.ROOT, "%.9g, not %.9g", actual[i], right);
-        firstWrong =
-            wrong++ == 0 ? "%s: %s[%d] is %s".formatted(variant, what, i, values) : firstWrong;
+        wrong(
+            "%s[%d] is %s"
+                .formatted(
+                    what, i, String.format(Locale.ROOT, "%.9g, not %.9g", actual[i], right)));
         return;
       }
       worst = Math.max(worst, share);
     }
+  }
+
+  private void wrong(String text) {
+    firstWrong = wrong++ == 0 ? variant + ": " + text : firstWrong;
   }
 
   /** Exactly these. */

@@ -4,61 +4,87 @@ import static dev.loupe.kernels.Comparison.F32;
 
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.List;
 import java.util.stream.IntStream;
 
 /** Sampling, held to {@link PlainSampler}. */
 final class SampleSelfTest {
+  private static final int ROWS = 8;
+  private static final int VOCABULARY = 1003; // the last four ids are three
+
+  /** Row of which a logit is NaN. */
+  private static final int NAN = ROWS - 1;
+
+  private static final List<SamplingOptions> OPTIONS =
+      List.of(
+          new SamplingOptions(0, 0, 1, 0, 1.3f, 5),
+          new SamplingOptions(1.5f, 0, 1, 0, 1, 6),
+          new SamplingOptions(2, 90, .9, .02, 1.3f, 7),
+          // so hot that each of the three or so that are kept is drawn
+          new SamplingOptions(1e4f, 3, 1, 0, 1, 8),
+          new SamplingOptions(1e4f, 0, .0031, 0, 1, 9),
+          new SamplingOptions(6, 0, 1, .8, 1, 1L << 40));
+
   private final Comparison c;
+  private final float[] x; // [ROWS, VOCABULARY]
+  private final BitSet allowed = new BitSet();
+  private final BitSet seen = new BitSet();
 
   SampleSelfTest(Comparison c) {
     this.c = c;
+    x = c.floats(F32, ROWS * VOCABULARY);
+    for (int i = 0; i < x.length; i++) {
+      x[i] *= 8;
+      if (i / VOCABULARY == ROWS - 2) { // many are equal, the largest, too
+        x[i] = Math.round(x[i]) / 2f;
+      }
+    }
+    x[x.length - 1] = Float.NaN;
+    IntStream.range(0, VOCABULARY).filter(id -> id % 7 != 0).forEach(allowed::set);
+    IntStream.range(0, VOCABULARY).filter(id -> id % 5 == 0).forEach(seen::set);
   }
 
   void sample(Variant v, Element element) {
-    int rows = 3;
-    int vocabulary = 1000;
-    float[] x = c.floats(F32, rows * vocabulary);
-    for (int i = 0; i < x.length; i++) {
-      x[i] *= 8;
-    }
-    BitSet allowed = new BitSet();
-    IntStream.range(0, vocabulary).filter(id -> id % 7 != 0).forEach(allowed::set);
-    BitSet seen = new BitSet();
-    IntStream.range(0, vocabulary).filter(id -> id % 5 == 0).forEach(seen::set);
-    SampleKernels kernels = new SampleKernels(c.gpu());
-    DeviceBuffer values = c.put(F32, x);
-    SampleKernels.Logits logits = new SampleKernels.Logits(values, rows, vocabulary);
-    DeviceBuffer ids = c.empty(Element.I32, rows);
-    DeviceBuffer errors = c.empty(Element.I32, rows);
-    switch (v.name()) {
-      case "v1" -> {
-        draws(kernels, logits, x, allowed, seen, new SamplingOptions(0, 0, 1, 0, 1.3f, 5));
-        draws(kernels, logits, x, allowed, seen, new SamplingOptions(1.5f, 0, 1, 0, 1, 6));
-        draws(kernels, logits, x, allowed, seen, new SamplingOptions(2, 90, .9, .02, 1.3f, 7));
+    for (int stride : new int[] {VOCABULARY, VOCABULARY + 5}) { // one by one, and 16 bytes a load
+      float[] strided = new float[ROWS * stride];
+      Arrays.fill(strided, Float.NaN);
+      for (int r = 0; r < ROWS; r++) {
+        System.arraycopy(x, r * VOCABULARY, strided, r * stride, VOCABULARY);
       }
+      DeviceBuffer values = c.put(F32, strided);
+      sample(v, new SampleKernels.Logits(values, ROWS, VOCABULARY, stride));
+    }
+  }
+
+  private void sample(Variant v, SampleKernels.Logits logits) {
+    SampleKernels kernels = new SampleKernels(c.gpu());
+    String of = " in rows of " + logits.stride();
+    switch (v.name()) {
+      case "v1" -> OPTIONS.forEach(options -> draws(kernels, logits, options, of));
       case "argmax" -> {
-        kernels.argmax(logits, c.put(words(allowed, 1)), ids, errors);
-        SamplingOptions greedy = new SamplingOptions(0, 0, 1, 0, 1, 0);
-        c.compare("id", ids, row -> choose(x, row, vocabulary, allowed, new BitSet(), greedy));
-        c.compare("error", errors, row -> 0);
+        argmax(kernels, logits, allowed, of);
+        argmax(kernels, logits, new BitSet(), " of none" + of);
       }
       case "logprob" -> {
-        int[] of = {3, -1, vocabulary - 1};
-        DeviceBuffer y = c.empty(F32, rows);
-        kernels.logprobs(logits, c.put(of), y);
-        double[] lse = logSums(x, rows, 1);
-        c.compare("log p", y, r -> of[r] < 0 ? Double.NaN : x[r * vocabulary + of[r]] - lse[r]);
+        int[] ids = IntStream.range(0, ROWS).map(r -> r == 1 ? -1 : VOCABULARY - 2 - 3 * r).toArray();
+        DeviceBuffer y = c.empty(F32, ROWS);
+        kernels.logprobs(logits, c.put(ids), y);
+        double[] lse = logSums(1);
+        c.compare(
+            "log p" + of, y, r -> ids[r] < 0 ? Double.NaN : x[r * VOCABULARY + ids[r]] - lse[r]);
       }
       default -> {
         for (boolean log : new boolean[] {false, true}) {
-          DeviceBuffer y = c.empty(F32, x.length);
+          DeviceBuffer y = c.empty(F32, logits.values().elements());
           kernels.softmax(logits, y, 0.7f, log);
-          double[] lse = logSums(x, rows, 0.7f);
+          double[] lse = logSums(0.7f);
           c.compare(
-              log ? "log p" : "p",
+              (log ? "log p" : "p") + of,
               y,
               i -> {
-                double logP = x[i] / 0.7f - lse[i / vocabulary];
+                int r = i / logits.stride();
+                int id = i % logits.stride();
+                double logP = id < VOCABULARY ? x[r * VOCABULARY + id] / 0.7f - lse[r] : Double.NaN;
                 return log ? logP : Math.exp(logP);
               });
         }
@@ -66,65 +92,72 @@ final class SampleSelfTest {
     }
   }
 
+  private void argmax(
+      SampleKernels kernels, SampleKernels.Logits logits, BitSet among, String of) {
+    DeviceBuffer ids = c.empty(Element.I32, ROWS);
+    DeviceBuffer errors = c.empty(Element.I32, ROWS);
+    kernels.argmax(logits, c.put(words(among, 1)), ids, errors);
+    SamplingOptions greedy = new SamplingOptions(0, 0, 1, 0, 1, 0);
+    c.compare("id" + of, ids, row -> row == NAN ? -1 : choose(row, among, new BitSet(), greedy));
+    c.compare("error" + of, errors, row -> row == NAN ? 1 : among.isEmpty() ? 2 : 0);
+  }
+
   private void draws(
-      SampleKernels kernels,
-      SampleKernels.Logits logits,
-      float[] x,
-      BitSet allowed,
-      BitSet seen,
-      SamplingOptions options) {
-    int rows = logits.rows();
-    int n = logits.vocabulary();
+      SampleKernels kernels, SampleKernels.Logits logits, SamplingOptions options, String of) {
     SampleKernels.Chosen chosen =
         new SampleKernels.Chosen(
-            c.empty(Element.I32, rows),
-            c.empty(F32, rows),
-            c.empty(Element.I32, rows),
-            c.empty(Element.I32, rows));
-    DeviceBuffer seenWords = c.put(words(seen, rows));
+            c.empty(Element.I32, ROWS),
+            c.empty(F32, ROWS),
+            c.empty(Element.I32, ROWS),
+            c.empty(Element.I32, ROWS));
+    DeviceBuffer seenWords = c.put(words(seen, ROWS));
     kernels.sample(
         logits,
         c.put(words(allowed, 1)),
         seenWords,
-        c.put(0, 1, 2), // samples
-        c.put(10, 11, 12), // positions
+        c.put(IntStream.range(0, ROWS).toArray()), // samples
+        c.put(IntStream.range(10, 10 + ROWS).toArray()), // positions
         c.put(options.words()),
         chosen);
-    int[] ids = new int[rows];
-    int[] ranks = new int[rows];
-    int[] seenNow = words(seen, rows);
-    for (int r = 0; r < rows; r++) {
-      ids[r] = choose(x, r, n, allowed, seen, options);
-      for (int id = 0; id < n; id++) {
-        ranks[r] += x[r * n + id] > x[r * n + ids[r]] ? 1 : 0;
+    int[] ids = new int[ROWS];
+    int[] ranks = new int[ROWS];
+    int[] seenNow = words(seen, ROWS);
+    for (int r = 0; r < NAN; r++) {
+      ids[r] = choose(r, allowed, seen, options);
+      for (int id = 0; id < VOCABULARY; id++) {
+        ranks[r] += x[r * VOCABULARY + id] > x[r * VOCABULARY + ids[r]] ? 1 : 0;
       }
-      seenNow[r * Math.ceilDiv(n, 32) + ids[r] / 32] |= 1 << ids[r] % 32;
+      seenNow[r * Math.ceilDiv(VOCABULARY, 32) + ids[r] / 32] |= 1 << ids[r] % 32;
     }
-    double[] lse = logSums(x, rows, 1);
-    c.compare("id", chosen.ids(), ids);
-    c.compare("logprob", chosen.logprobs(), r -> x[r * n + ids[r]] - lse[r]);
-    c.compare("rank", chosen.ranks(), ranks);
-    c.compare("error", chosen.errors(), r -> 0);
-    c.compare("seen", seenWords, seenNow);
+    ids[NAN] = -1;
+    ranks[NAN] = -1;
+    double[] lse = logSums(1);
+    c.compare("id" + of, chosen.ids(), ids);
+    c.compare(
+        "logprob" + of,
+        chosen.logprobs(),
+        r -> r == NAN ? Double.NaN : x[r * VOCABULARY + ids[r]] - lse[r]);
+    c.compare("rank" + of, chosen.ranks(), ranks);
+    c.compare("error" + of, chosen.errors(), r -> r == NAN ? 1 : 0);
+    c.compare("seen" + of, seenWords, seenNow);
   }
 
-  private static int choose(
-      float[] x, int row, int n, BitSet allowed, BitSet seen, SamplingOptions options) {
-    float[] logits = Arrays.copyOfRange(x, row * n, (row + 1) * n);
-    return PlainSampler.choose(logits, allowed, seen, options, row, 10 + row);
+  private int choose(int row, BitSet among, BitSet before, SamplingOptions options) {
+    float[] logits = Arrays.copyOfRange(x, row * VOCABULARY, (row + 1) * VOCABULARY);
+    return PlainSampler.choose(logits, among, before, options, row, 10 + row);
   }
 
-  private static double[] logSums(float[] x, int rows, float temperature) {
-    double[] sums = new double[rows];
+  private double[] logSums(float temperature) {
+    double[] sums = new double[ROWS];
     for (int i = 0; i < x.length; i++) {
-      sums[i / (x.length / rows)] += Math.exp(x[i] / temperature);
+      sums[i / VOCABULARY] += Math.exp(x[i] / temperature);
     }
     return Arrays.stream(sums).map(Math::log).toArray();
   }
 
-  /** {@code copies} of a bit set over 1000 ids. */
+  /** {@code copies} of a bit set over all ids. */
   private static int[] words(BitSet ids, int copies) {
-    int n = Math.ceilDiv(1000, 32);
+    int n = Math.ceilDiv(VOCABULARY, 32);
     int[] words = new int[copies * n];
     ids.stream()
         .forEach(
