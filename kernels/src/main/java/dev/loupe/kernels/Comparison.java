@@ -6,7 +6,6 @@ import java.util.Arrays;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import java.util.OptionalLong;
 import java.util.Random;
 import java.util.function.IntToDoubleFunction;
@@ -30,7 +29,7 @@ final class Comparison implements AutoCloseable {
   private final Gpu gpu;
   private final Random random = new Random(20_26);
   private final List<DeviceBuffer> buffers = new ArrayList<>();
-  private final Map<DeviceBuffer, DeviceBuffer> allocations = new IdentityHashMap<>();
+  private final IdentityHashMap<DeviceBuffer, DeviceBuffer> allocations = new IdentityHashMap<>();
   private boolean tight;
   private String variant = "";
   private int results;

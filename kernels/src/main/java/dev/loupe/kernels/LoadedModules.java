@@ -2,6 +2,7 @@ package dev.loupe.kernels;
 
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Objects;
 import jcuda.driver.CUmodule;
 import jcuda.driver.JCudaDriver;
 
@@ -40,7 +41,7 @@ final class LoadedModules {
   CUmodule with(String file, String name) {
     load(file);
     CUmodule whole = modules.get(file);
-    return whole != null ? whole : compile(file, name, texts.get(file));
+    return whole != null ? whole : compile(file, name, Objects.requireNonNull(texts.get(file)));
   }
 
   private CUmodule compile(String file, String name, byte[] text) {

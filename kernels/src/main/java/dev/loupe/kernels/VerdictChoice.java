@@ -29,6 +29,8 @@ public final class VerdictChoice implements KernelChoice {
   }
 
   /**
+   * Refuses a name that the catalogue lacks.
+   *
    * @throws IllegalArgumentException if there is no such family or variant, saying which there are
    */
   public static void requireKnown(String family, String variant) {
