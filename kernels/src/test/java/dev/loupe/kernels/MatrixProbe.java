@@ -104,7 +104,7 @@ record MatrixProbe(String kernel, int k, Element sixteen) {
           registers[lane * 4 + row / 8 + i / 4 * 2] = Float.floatToRawIntBits(a[row][i]);
         } else {
           int lane = row % 8 * 4 + i % 8 / 2;
-          registers[lane * 4 + row / 8 + i / 8 * 2] |= bits(a[row][i]) << i % 2 * 16;
+          registers[lane * 4 + row / 8 + i / 8 * 2] |= bits(a[row][i]) << (i % 2 * 16);
         }
       }
     }
@@ -118,7 +118,7 @@ record MatrixProbe(String kernel, int k, Element sixteen) {
         if (sixteen == Element.F32) {
           registers[(n * 4 + i % 4) * 2 + i / 4] = Float.floatToRawIntBits(b[i][n]);
         } else {
-          registers[(n * 4 + i % 8 / 2) * 2 + i / 8] |= bits(b[i][n]) << i % 2 * 16;
+          registers[(n * 4 + i % 8 / 2) * 2 + i / 8] |= bits(b[i][n]) << (i % 2 * 16);
         }
       }
     }

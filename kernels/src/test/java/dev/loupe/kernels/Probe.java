@@ -104,7 +104,7 @@ enum Probe {
       device.run("probe_pack", ProbeDevice.Shape.each(n), x, y, n);
       for (int i = 0; i < 2 * n; i++) {
         for (int half = 0; half < 2; half++) {
-          short bits = (short) (y[i] >>> 16 * half);
+          short bits = (short) (y[i] >>> (16 * half));
           sixteen(i % 2 == 0 ? Element.F16 : Element.BF16, x[i / 2 * 2 + half], bits, i);
         }
       }
@@ -120,8 +120,8 @@ enum Probe {
       float[][] back = new float[2][n];
       device.run("probe_elements", ProbeDevice.Shape.each(n), x, f16, bf16, back[0], back[1], n);
       for (int i = 0; i < n; i++) {
-        short half = (short) (f16[i / 2] >>> i % 2 * 16);
-        short bfloat = (short) (bf16[i / 2] >>> i % 2 * 16);
+        short half = (short) (f16[i / 2] >>> (i % 2 * 16));
+        short bfloat = (short) (bf16[i / 2] >>> (i % 2 * 16));
         sixteen(Element.F16, x[i], half, i);
         sixteen(Element.BF16, x[i], bfloat, i);
         close("f16 back", i, Float.float16ToFloat(half), back[0][i], 0);
@@ -214,8 +214,8 @@ enum Probe {
           equal(
               "matrix %d of lane".formatted(matrix),
               lane,
-              rows[row * 4 + column / 2] >>> column % 2 * 16 & 0xffff,
-              r[lane * 4 + matrix] >>> half * 16 & 0xffff);
+              rows[row * 4 + column / 2] >>> (column % 2 * 16) & 0xffff,
+              r[lane * 4 + matrix] >>> (half * 16) & 0xffff);
         }
       }
     }
