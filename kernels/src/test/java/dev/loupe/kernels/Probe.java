@@ -214,8 +214,8 @@ enum Probe {
           equal(
               "matrix %d of lane".formatted(matrix),
               lane,
-              (rows[row * 4 + column / 2] >>> (column % 2 * 16)) & 0xffff,
-              (r[lane * 4 + matrix] >>> (half * 16)) & 0xffff);
+              rows[row * 4 + column / 2] >>> (column % 2 * 16) & 0xffff,
+              r[lane * 4 + matrix] >>> (half * 16) & 0xffff);
         }
       }
     }

@@ -122,12 +122,12 @@ final class Block {
     int lane = Integer.numberOfTrailingZeros(lanes);
     int id = (int) warp.registers[barrier.id()][lane];
     int threads = barrier.threads() == -1 ? -1 : (int) warp.registers[barrier.threads()][lane];
-    if (id < 0 || id >= BARRIERS || threads == 0 || threads > 0 && threads % Warp.LANES != 0) {
+    if (id < 0 || id >= BARRIERS || threads == 0 || (threads > 0 && threads % Warp.LANES != 0)) {
       throw new PtxException("barrier %d of %d threads".formatted(id, threads));
     }
     List<Arrival> arrived = barriers.get(id);
     for (Arrival other : arrived) {
-      if (other.threads() != threads || other.warp() == warp && other.pc() != pc) {
+      if (other.threads() != threads || (other.warp() == warp && other.pc() != pc)) {
         throw new PtxException(
             "barrier %d: not all come to the same one of %d threads".formatted(id, threads));
       }

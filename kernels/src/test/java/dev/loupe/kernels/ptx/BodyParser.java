@@ -110,7 +110,7 @@ final class BodyParser {
         of.add(register(tokens.take(), line));
         tokens.accept(",");
       }
-      return new Operand.Vector(of.stream().mapToInt(r -> r).toArray());
+      return new Operand.Vector(of);
     }
     if (tokens.accept("[")) {
       int base = register(tokens.take(), line);

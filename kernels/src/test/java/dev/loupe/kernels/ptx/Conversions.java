@@ -66,11 +66,11 @@ final class Conversions {
   // Half of an unsigned number, with what is cut off in its last bit, rounds as the whole does.
 
   private static float unsignedFloat(long a) {
-    return a >= 0 ? (float) a : (float) (a >>> 1 | a & 1) * 2;
+    return a >= 0 ? (float) a : (float) ((a >>> 1) | (a & 1)) * 2;
   }
 
   private static double unsignedDouble(long a) {
-    return a >= 0 ? (double) a : (double) (a >>> 1 | a & 1) * 2;
+    return a >= 0 ? (double) a : (double) ((a >>> 1) | (a & 1)) * 2;
   }
 
   private static double rounded(Statement s, double x, String rounding) {
@@ -90,17 +90,17 @@ final class Conversions {
     double least = to.isSigned() ? -Math.scalb(1.0, bits - 1) : 0;
     double end = Math.scalb(1.0, to.isSigned() ? bits - 1 : bits);
     // NaN is 0 between 32 bits and fewer, else the top bit
-    long nan = from == Type.F64 || bits == 64 ? 1L << bits - 1 : 0;
+    long nan = from == Type.F64 || bits == 64 ? 1L << (bits - 1) : 0;
     return a -> {
       double x = rounded(s, Floats.value(from, a, false), rounding);
       if (Double.isNaN(x)) {
         return nan;
       }
       if (x <= least) {
-        return to.isSigned() ? 1L << bits - 1 : 0;
+        return to.isSigned() ? 1L << (bits - 1) : 0;
       }
       if (x >= end) {
-        return to.isSigned() ? (1L << bits - 1) - 1 : Lanes.mask(to);
+        return to.isSigned() ? (1L << (bits - 1)) - 1 : Lanes.mask(to);
       }
       return x >= 0x1p63 ? (long) (x - 0x1p63) + Long.MIN_VALUE : (long) x;
     };

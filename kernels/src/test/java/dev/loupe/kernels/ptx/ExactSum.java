@@ -24,7 +24,7 @@ final class ExactSum {
   /** The sum without the bits that an f32 has no room for. */
   float cut() {
     float nearest = (float) sum;
-    if (!Double.isFinite(sum) || nearest == sum && lost.signum() == 0) {
+    if (!Double.isFinite(sum) || (nearest == sum && lost.signum() == 0)) {
       return nearest;
     }
     BigDecimal exact = new BigDecimal(sum).add(lost);

@@ -48,7 +48,7 @@ final class FloatInstructions {
       case "neg" -> Lanes.unary(s.modifiers(1), -1, a -> a ^ 0x8000_0000L);
       case "abs" -> Lanes.unary(s.modifiers(1), -1, a -> a & 0x7fff_ffffL);
       case "copysign" -> // of a, to b
-          Lanes.binary(s.modifiers(1), -1, (a, b) -> a & 0x8000_0000L | b & 0x7fff_ffffL);
+          Lanes.binary(s.modifiers(1), -1, (a, b) -> (a & 0x8000_0000L) | (b & 0x7fff_ffffL));
       default -> throw s.unknown();
     };
   }

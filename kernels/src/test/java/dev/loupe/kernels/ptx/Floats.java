@@ -59,8 +59,8 @@ final class Floats {
     int bits = Float.floatToRawIntBits(x);
     int upper = bits >>> 16;
     int lower = bits & 0xffff;
-    boolean up = lower > 0x8000 || lower == 0x8000 && (upper & 1) != 0;
-    return upper + (up ? 1 : 0); // over the largest finite value lies infinity
+    boolean up = lower > 0x8000 || (lower == 0x8000 && (upper & 1) != 0);
+    return up ? upper + 1L : upper; // over the largest finite value lies infinity
   }
 
   /**
@@ -88,6 +88,6 @@ final class Floats {
       return nearest;
     }
     double above = nearest - sum; // exact
-    return above > 0 || above == 0 && lost < 0 ? Math.nextDown(nearest) : nearest;
+    return above > 0 || (above == 0 && lost < 0) ? Math.nextDown(nearest) : nearest;
   }
 }

@@ -33,6 +33,8 @@ public final class GlobalMemory {
   }
 
   /**
+   * Memory that lies elsewhere too.
+   *
    * @param others finds the range of an address that was not allocated here, or null
    */
   public GlobalMemory(LongFunction<@Nullable Range> others) {

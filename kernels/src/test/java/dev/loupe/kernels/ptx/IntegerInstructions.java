@@ -95,15 +95,15 @@ final class IntegerInstructions {
     int bits = type.bits();
     boolean high = s.has("hi");
     boolean wide = s.has("wide");
-    if (wide && bits == 64 || !high && !wide && !s.has("lo")) {
+    if ((wide && bits == 64) || !(high || wide || s.has("lo"))) {
       throw s.unknown();
     }
-    long mask = wide && bits < 32 ? (1L << 2 * bits) - 1 : wide ? -1 : Lanes.mask(type);
+    long mask = wide && bits < 32 ? (1L << (2 * bits)) - 1 : wide ? -1 : Lanes.mask(type);
     Lanes.Binary product =
         !high
             ? (a, b) -> type.integer(a) * type.integer(b)
             : bits < 64
-                ? (a, b) -> type.integer(a) * type.integer(b) >>> bits
+                ? (a, b) -> (type.integer(a) * type.integer(b)) >>> bits
                 : type.isSigned() ? Math::multiplyHigh : Math::unsignedMultiplyHigh;
     return s.opcode().equals("mul")
         ? Lanes.binary(s, mask, product)
@@ -120,10 +120,10 @@ final class IntegerInstructions {
         if ((lanes >>> lane & 1) != 0) {
           int at = (int) warp.registers[r[3]][lane] & 0xff;
           int length = Math.min((int) warp.registers[r[4]][lane] & 0xff, Math.max(0, bits - at));
-          long field = length == 0 ? 0 : -1L >>> (64 - length) << at;
+          long field = length == 0 ? 0 : (-1L >>> (64 - length)) << at;
           long a = at < bits ? warp.registers[r[1]][lane] << at : 0;
           long b = warp.registers[r[2]][lane];
-          warp.registers[r[0]][lane] = (a & field | b & ~field) & Lanes.mask(type);
+          warp.registers[r[0]][lane] = ((a & field) | (b & ~field)) & Lanes.mask(type);
         }
       }
     };

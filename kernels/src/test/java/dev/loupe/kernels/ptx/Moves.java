@@ -27,22 +27,23 @@ final class Moves {
 
   private static Plain move(Statement s) {
     int bits = s.type().bits();
-    if (s.operands().get(1) instanceof Operand.Vector(int[] parts)) {
-      return pack(s.register(0), parts, bits / parts.length);
+    if (s.operands().get(1) instanceof Operand.Vector parts) {
+      return pack(s.register(0), parts.toArray(), bits / parts.registers().size());
     }
-    if (s.operands().get(0) instanceof Operand.Vector(int[] parts)) {
-      return unpack(parts, s.register(1), bits / parts.length);
+    if (s.operands().get(0) instanceof Operand.Vector parts) {
+      return unpack(parts.toArray(), s.register(1), bits / parts.registers().size());
     }
     return Lanes.unary(s, Lanes.mask(s.type()), a -> a);
   }
 
   private static Plain pack(int to, int[] parts, int bits) {
+    long ones = (1L << bits) - 1;
     return (warp, lanes) -> {
       for (int lane = 0; lane < Warp.LANES; lane++) {
         if ((lanes >>> lane & 1) != 0) {
           long value = 0;
           for (int i = 0; i < parts.length; i++) {
-            value |= (warp.registers[parts[i]][lane] & (1L << bits) - 1) << i * bits;
+            value |= (warp.registers[parts[i]][lane] & ones) << (i * bits);
           }
           warp.registers[to][lane] = value;
         }
@@ -51,12 +52,13 @@ final class Moves {
   }
 
   private static Plain unpack(int[] parts, int from, int bits) {
+    long ones = (1L << bits) - 1;
     return (warp, lanes) -> {
       for (int lane = 0; lane < Warp.LANES; lane++) {
         if ((lanes >>> lane & 1) != 0) {
           long value = warp.registers[from][lane];
           for (int i = 0; i < parts.length; i++) {
-            warp.registers[parts[i]][lane] = value >>> i * bits & (1L << bits) - 1;
+            warp.registers[parts[i]][lane] = (value >>> (i * bits)) & ones;
           }
         }
       }

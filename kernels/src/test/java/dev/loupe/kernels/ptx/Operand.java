@@ -1,6 +1,6 @@
 package dev.loupe.kernels.ptx;
 
-import java.util.Arrays;
+import java.util.List;
 
 /**
  * What a statement works on. Constants and special registers have a place among the registers, so
@@ -11,20 +11,13 @@ sealed interface Operand {
   record Scalar(int register) implements Operand {}
 
   /** {@code {a, b}}: the registers, low to high. */
-  record Vector(int[] registers) implements Operand {
-    @Override
-    public boolean equals(Object other) {
-      return other instanceof Vector(int[] of) && Arrays.equals(of, registers);
+  record Vector(List<Integer> registers) implements Operand {
+    public Vector {
+      registers = List.copyOf(registers);
     }
 
-    @Override
-    public int hashCode() {
-      return Arrays.hashCode(registers);
-    }
-
-    @Override
-    public String toString() {
-      return Arrays.toString(registers);
+    int[] toArray() {
+      return registers.stream().mapToInt(r -> r).toArray();
     }
   }
 

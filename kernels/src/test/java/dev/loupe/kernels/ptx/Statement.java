@@ -76,8 +76,8 @@ record Statement(
 
   /** The registers of a vector, or the only one. */
   int[] vector(int operand) {
-    return operands.get(operand) instanceof Operand.Vector(int[] registers)
-        ? registers
+    return operands.get(operand) instanceof Operand.Vector vector
+        ? vector.toArray()
         : new int[] {register(operand)};
   }
 

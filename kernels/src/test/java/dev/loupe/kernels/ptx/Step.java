@@ -9,6 +9,8 @@ record Step(Statement source, int guard, boolean negated, Action action) {
     /** Each lane for itself, or lanes that are known to be together. */
     non-sealed interface Plain extends Action {
       /**
+       * Does it for some lanes.
+       *
        * @param lanes a bit for each that takes part
        */
       void run(Warp warp, int lanes);

@@ -43,7 +43,7 @@ final class TensorInstructions {
                 long start = rows[8 * i + row] + from.offset();
                 Memory.requireAligned(start, 16);
                 long address = start + 2L * column;
-                pair |= Memory.load(warp.block().shared(address, 2), address, 2) << 16 * half;
+                pair |= Memory.load(warp.block().shared(address, 2), address, 2) << (16 * half);
               }
               warp.registers[to[i]][lane] = pair;
             }
@@ -90,7 +90,7 @@ final class TensorInstructions {
   }
 
   private static float sixteen(Sixteen type, Warp warp, int register, int lane, int half) {
-    return type.of(warp.registers[register][lane] >>> 16 * half & 0xffff);
+    return type.of(warp.registers[register][lane] >>> (16 * half) & 0xffff);
   }
 
   /** The low 13 bits are not part of tf32. */

@@ -49,7 +49,7 @@ enum Type {
   }
 
   boolean isFloat() {
-    return ordinal() >= F16.ordinal();
+    return this == F16 || this == BF16 || this == F32 || this == F64;
   }
 
   /** The value of the low bits of a register as an integer of this type. */

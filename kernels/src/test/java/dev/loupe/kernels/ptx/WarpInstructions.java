@@ -49,13 +49,13 @@ final class WarpInstructions {
     int by = (int) b & 31;
     int clamp = (int) c & 31;
     int segment = (int) (c >> 8) & 31;
-    int bound = lane & segment | clamp & ~segment;
+    int bound = (lane & segment) | (clamp & ~segment);
     int source =
         switch (mode) {
           case "up" -> lane - by;
           case "down" -> lane + by;
           case "bfly" -> lane ^ by;
-          default -> lane & segment | by & ~segment;
+          default -> (lane & segment) | (by & ~segment);
         };
     boolean inRange = mode.equals("up") ? source >= bound : source <= bound;
     return inRange ? source : -1;
