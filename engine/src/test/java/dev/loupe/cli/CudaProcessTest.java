@@ -184,7 +184,8 @@ class CudaProcessTest {
   @Test
   void aBrokenCublasIsSaidOrDoneWithout() throws Exception {
     List<String> asked =
-        generate(List.of(), "-n", 3, "--backend", "cuda", "--dtype", "f16", "--gemm", "cublas");
+        generate(
+            List.of(), "-q", "-n", 3, "--backend", "cuda", "--dtype", "f16", "--gemm", "cublas");
     List<String> auto = generate(List.of(), "-n", 3, "--backend", "cuda", "--dtype", "f16");
     String own = child.run(auto, Map.of()).well().out();
     Map<String, String> why =
@@ -259,7 +260,8 @@ class CudaProcessTest {
 
   @Test
   void theDoctorTellsKernelsThatComputeNothing() throws Exception {
-    Ran ran = doctor(Map.of("EMU_KERNELS_OFF", "_"));
+    String cache = folder.resolve("cache").toString();
+    Ran ran = doctor(Map.of("EMU_KERNELS_OFF", "_", "LOUPE_CACHE", cache));
     assertEquals(Main.FAILED, ran.code(), ran.out() + ran.err());
     for (String family : SelfTest.families()) {
       assertTrue(

@@ -64,6 +64,7 @@ public final class FirstContact {
   private final List<Trial> trials;
   private final @Nullable String[] wrong; // by trial; null: not tried yet
   private final List<String> notes = new ArrayList<>();
+  private boolean begun;
 
   FirstContact(int device, Card card, Listener listener, Duration shortestStep) {
     this.device = device;
@@ -189,9 +190,6 @@ public final class FirstContact {
 
   /** Does the trials. */
   KernelVerdicts tried() {
-    listener.begins(
-        "first contact with %s: testing %d kernels, once for this card and driver"
-            .formatted(card.name(), trials.size()));
     try {
       Optional<Path> launcher = TrialProcess.launcher();
       if (launcher.isEmpty()) {
@@ -200,12 +198,15 @@ public final class FirstContact {
         inChildren(launcher.get());
       }
     } catch (TrialRun.CardFailure e) {
+      String why = String.valueOf(e.getMessage());
       throw new GpuException(
-          "%s could not be tested: %s".formatted(card.name(), e.getMessage()), e);
+          begun ? "%s could not be tested: %s".formatted(card.name(), why) : why, e);
     } catch (InterruptedException e) {
       throw interrupted();
     } finally {
-      listener.ends();
+      if (begun) {
+        listener.ends();
+      }
     }
     List<KernelVerdicts.Verdict> verdicts = new ArrayList<>();
     for (int i = 0; i < wrong.length; i++) {
@@ -218,6 +219,16 @@ public final class FirstContact {
     return new KernelVerdicts(card, verdicts, notes);
   }
 
+  /** A card is open to the trials, for the first time or again. */
+  private void opened() {
+    if (!begun) {
+      begun = true;
+      listener.begins(
+          "first contact with %s: testing %d kernels, once for this card and driver"
+              .formatted(card.name(), trials.size()));
+    }
+  }
+
   private void found(int i, String why) {
     wrong[i] = why.replace('\t', ' ');
     listener.tried(i + 1, trials.size());
@@ -227,6 +238,11 @@ public final class FirstContact {
     notes.add("the kernels were tested in this process, since " + why);
     TrialRun.Listener heard =
         new TrialRun.Listener() {
+          @Override
+          public void opened() {
+            FirstContact.this.opened();
+          }
+
           @Override
           public void tries(int i) {}
 
@@ -288,6 +304,7 @@ public final class FirstContact {
           // the slower it started, the more a step may take
           Duration took = Duration.ofNanos(System.nanoTime() - start);
           limit = max(shortestStep, took.multipliedBy(10));
+          opened();
         }
         case "try" -> trying = inRange(message.number());
         case "found" -> {

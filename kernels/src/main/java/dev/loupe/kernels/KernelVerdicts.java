@@ -57,6 +57,11 @@ public record KernelVerdicts(Card card, List<Verdict> verdicts, List<String> not
     return Trial.CUBLAS.elements().contains(element) && isRight(Trial.CUBLAS, element);
   }
 
+  /** True if there is nothing wrong but with cuBLAS, which is not needed. */
+  public boolean kernelsAreRight() {
+    return wrong().stream().allMatch(v -> v.family().equals(Trial.CUBLAS.family()));
+  }
+
   /** Those that must not be used. */
   public List<Verdict> wrong() {
     return verdicts.stream().filter(v -> !v.isRight()).toList();

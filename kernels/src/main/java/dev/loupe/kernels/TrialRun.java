@@ -16,6 +16,9 @@ final class TrialRun {
 
   /** Hears what comes of the trials. */
   interface Listener {
+    /** The card is open. */
+    void opened();
+
     /** Trial {@code i} begins. */
     void tries(int i);
 
@@ -47,10 +50,12 @@ final class TrialRun {
    */
   static int run(int device, List<Trial> trials, int first, Listener listener) {
     try (Gpu gpu = Gpu.open(device)) {
+      listener.opened();
       for (int i = first; i < trials.size(); i++) {
         listener.tries(i);
         try {
-          SelfTest.Finding finding = SelfTest.of(gpu, trials.get(i).variant(), trials.get(i).element());
+          SelfTest.Finding finding =
+              SelfTest.of(gpu, trials.get(i).variant(), trials.get(i).element());
           gpu.synchronize(); // a late failure is this one's
           listener.found(i, finding.isRight() ? "" : finding.text().replaceFirst("^WRONG: ", ""));
         } catch (GpuMemoryException e) {
@@ -84,13 +89,17 @@ final class TrialRun {
         say(out, "card", "GPU %d is another in a process of its own".formatted(device));
         return;
       }
-      say(out, "ready", "");
       int next =
           run(
               device,
               Trial.of(card),
               Integer.parseInt(args[2]),
               new Listener() {
+                @Override
+                public void opened() {
+                  say(out, "ready", "");
+                }
+
                 @Override
                 public void tries(int i) {
                   say(out, "try", "" + i);

@@ -4,6 +4,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
@@ -16,6 +17,7 @@ public final class VerdictChoice implements KernelChoice {
   private final KernelVerdicts verdicts;
   private final KernelTimes times;
   private final Map<String, String> named;
+  private final Set<Trial> right; // looked up before each launch of a prompt's pass
 
   /**
    * @param named name of the variant to take, by family
@@ -25,6 +27,10 @@ public final class VerdictChoice implements KernelChoice {
     this.verdicts = verdicts;
     this.times = times;
     this.named = Map.copyOf(named);
+    this.right =
+        Trial.of(verdicts.card()).stream()
+            .filter(trial -> verdicts.isRight(trial.variant(), trial.element()))
+            .collect(Collectors.toUnmodifiableSet());
     named.forEach(VerdictChoice::requireKnown);
   }
 
@@ -70,8 +76,12 @@ public final class VerdictChoice implements KernelChoice {
     }
     // of those that were not timed the first, which should be fastest by design
     return candidates.stream()
-        .filter(v -> verdicts.isRight(v, element))
+        .filter(v -> isRight(v, element))
         .min(Comparator.comparingDouble(v -> time(v, element, rows)));
+  }
+
+  private boolean isRight(Variant variant, Element element) {
+    return variant.elements().contains(element) && right.contains(new Trial(variant, element));
   }
 
   private double time(Variant variant, Element element, int rows) {
@@ -84,7 +94,7 @@ public final class VerdictChoice implements KernelChoice {
     return verdicts.cublas(element)
         && !named.containsKey("linear")
         && times.cublasWins(
-            LinearKernels.VARIANTS.stream().filter(v -> verdicts.isRight(v, element)).toList(),
+            LinearKernels.VARIANTS.stream().filter(v -> isRight(v, element)).toList(),
             element,
             rows);
   }

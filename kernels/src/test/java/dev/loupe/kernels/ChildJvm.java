@@ -46,8 +46,7 @@ final class ChildJvm {
    * @param environment added to this process's; an empty value removes
    * @return its output, errors too
    */
-  static String run(
-      Class<?> main, Map<String, String> environment, Path temporary, String... args)
+  static String run(Class<?> main, Map<String, String> environment, Path temporary, String... args)
       throws IOException, InterruptedException {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());

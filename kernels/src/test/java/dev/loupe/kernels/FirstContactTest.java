@@ -50,10 +50,7 @@ class FirstContactTest {
 
   private String contact(Path cache, String broken, String... args) throws Exception {
     return ChildJvm.run(
-        Contact.class,
-        Map.of("LOUPE_CACHE", cache.toString(), "EMU_BREAK", broken),
-        folder,
-        args);
+        Contact.class, Map.of("LOUPE_CACHE", cache.toString(), "EMU_BREAK", broken), folder, args);
   }
 
   private static Path verdicts(Path cache) throws IOException {
@@ -92,11 +89,13 @@ class FirstContactTest {
     CompletableFuture<String> one = CompletableFuture.supplyAsync(() -> quietly(cache));
     String other = quietly(cache);
     List<String> both = List.of(one.get(), other);
-    assertEquals(1, both.stream().filter(said -> said.contains("begins: ")).count(), both::toString);
+    assertEquals(
+        1, both.stream().filter(said -> said.contains("begins: ")).count(), both::toString);
     for (String said : both) {
       assertTrue(said.contains("wrong: 0\n"), said);
     }
-    assertTrue(both.toString().contains(" is damaged or was changed: the verdicts"), both::toString);
+    assertTrue(
+        both.toString().contains(" is damaged or was changed: the verdicts"), both::toString);
     assertFalse(quietly(cache).contains("note"), "it is whole now");
   }
 

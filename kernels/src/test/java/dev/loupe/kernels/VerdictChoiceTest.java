@@ -55,7 +55,9 @@ class VerdictChoiceTest {
     assertEquals("v4", chosen(all, 7));
     VerdictChoice some =
         new VerdictChoice(
-            verdicts("linear v4 f16", "linear v2 f16", "linear v3 f32"), KernelTimes.NONE, Map.of());
+            verdicts("linear v4 f16", "linear v2 f16", "linear v3 f32"),
+            KernelTimes.NONE,
+            Map.of());
     assertEquals("v3", chosen(some, 7));
     assertEquals(
         Optional.of("v4"), some.of(LINEAR, Element.F32, 7).map(Variant::name), "another element");
@@ -74,8 +76,7 @@ class VerdictChoiceTest {
 
   @Test
   void noneServesIfAllAreWrongAndTheReasonIsTold() {
-    String[] wrong =
-        LINEAR.stream().map(v -> "linear " + v.name() + " f16").toArray(String[]::new);
+    String[] wrong = LINEAR.stream().map(v -> "linear " + v.name() + " f16").toArray(String[]::new);
     VerdictChoice choice = new VerdictChoice(verdicts(wrong), KernelTimes.NONE, Map.of());
     assertEquals("none", chosen(choice, 16));
     assertEquals(
@@ -140,8 +141,7 @@ class VerdictChoiceTest {
     assertEquals(Optional.empty(), KernelVerdicts.of(other, lines), "it supports less");
     KernelTimes times = times("v4", 16, 9.25, "gemm", 64, 4.5);
     assertEquals(times.lines(), KernelTimes.of(times.lines()).orElseThrow().lines());
-    assertEquals(
-        List.of("linear f16: 16 rows v4 9 us, 64 rows cuBLAS 5 us"), times.summary());
+    assertEquals(List.of("linear f16: 16 rows v4 9 us, 64 rows cuBLAS 5 us"), times.summary());
     assertEquals(Optional.empty(), KernelTimes.of(List.of("linear\tv4\tf16\tmany\t1")));
   }
 
