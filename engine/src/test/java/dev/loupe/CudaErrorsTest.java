@@ -137,7 +137,10 @@ class CudaErrorsTest {
       Request fails = request().listener(failing());
       assertThrows(IllegalStateException.class, () -> loupe.run(fails)); // widens a matrix
       long staging = 16L << 20; // four pieces on their way, while it was loaded
-      assertPlanned(needed - Graphs.margin(needed) - staging, EmulatedGpu.usedMemory(), EmulatedGpu.liveAllocations());
+      assertPlanned(
+          needed - Graphs.margin(needed) - staging,
+          EmulatedGpu.usedMemory(),
+          EmulatedGpu.liveAllocations());
     }
   }
 
