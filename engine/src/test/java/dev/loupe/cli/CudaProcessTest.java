@@ -105,6 +105,22 @@ class CudaProcessTest {
     assertTrue(ran.err().contains("not the GPU: " + why), ran.err());
   }
 
+  /** A card that no cubin fits, with a driver of which a part is missing. */
+  @Test
+  void aDriverWithoutItsCompilerLeavesTheCpu() throws Exception {
+    Map<String, String> environment =
+        Map.of(
+            "LOUPE_CACHE", folder.resolve("cache").toString(),
+            "EMU_COMPUTE_CAPABILITY", "87",
+            "EMU_JIT", "0");
+    String why = "the driver's compiler, libnvidia-ptxjitcompiler, is not installed";
+    child.run(generate(List.of(), "-n", 2, "--backend", "cuda"), environment).refused(4, why);
+    Ran ran = child.run(generate(List.of(), "-n", 2), environment);
+    assertEquals(0, ran.code(), ran.err());
+    assertFalse(ran.out().isEmpty());
+    assertTrue(ran.err().contains("not the GPU: ") && ran.err().contains(why), ran.err());
+  }
+
   /** As large as the right one, but for another processor. */
   @Test
   void aBrokenLibraryInTheCacheIsPassedOver() throws Exception {

@@ -68,7 +68,8 @@ class LoadedModulesTest {
       gpu.kernel("layernorm", "layernorm_v2_f16");
       gpu.kernel("linear", "linear_v3_f16");
       assertEquals(
-          "there is no kernel layernorm_v99_f16 in layernorm.cu",
+          "finding the kernel layernorm_v99_f16 in layernorm.cu failed: named symbol not found"
+              + " (CUDA_ERROR_NOT_FOUND)",
           Refusal.of(() -> gpu.kernel("layernorm", "layernorm_v99_f16")));
     }
     assertEquals(
@@ -88,7 +89,7 @@ class LoadedModulesTest {
   @Test
   void aTextThatIsRefusedIsDoneToo() {
     byte[] tooNew =
-        ".version 9.9\n.target sm_80\n.visible .entry a()\n{\n}\n"
+        ".version 9.9\n.target sm_80\n.address_size 64\n.visible .entry a()\n{\n\tret;\n}\n"
             .getBytes(StandardCharsets.US_ASCII);
     try (Gpu gpu = Gpu.open(0, (file, capability, driver) -> tooNew)) {
       String message = Refusal.of(() -> gpu.kernel("some", "a"));
@@ -96,6 +97,22 @@ class LoadedModulesTest {
       assertTrue(message.endsWith(": update the driver, or run on the CPU"), message);
     }
     assertEquals(List.of("1 a", "done"), heard);
+  }
+
+  @Test
+  void aDriverWithoutItsCompilerSaysWhatIsMissing() {
+    Emulator.card(87, 12000, 1, -1);
+    Emulator.jit(false);
+    try (Gpu gpu = Emulator.open()) {
+      String message = Refusal.of(() -> gpu.kernel("layernorm", "layernorm_v2_f16"));
+      assertTrue(message.contains("CUDA_ERROR_JIT_COMPILER_NOT_FOUND"), message);
+      assertTrue(
+          message.endsWith(
+              ": the driver's compiler, libnvidia-ptxjitcompiler, is not installed; install the"
+                  + " whole driver, or run on the CPU"),
+          message);
+    }
+    assertEquals(List.of("1 layernorm_v2_f16", "done"), heard);
   }
 
   @Test
