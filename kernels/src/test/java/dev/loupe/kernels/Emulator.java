@@ -5,6 +5,7 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.IntStream;
 
 /** The stand-in driver that runs kernels on the CPU, where that is what {@code Gpu} found. */
@@ -23,18 +24,24 @@ final class Emulator {
   }
 
   /** The kernels of tests, which no jar has. */
-  private static final ImageArchive TESTS =
-      new ImageArchive(name -> Emulator.class.getResourceAsStream("cuda/" + name), "test-index");
+  private static final class TestKernels {
+    static final ImageArchive ARCHIVE =
+        new ImageArchive(name -> Emulator.class.getResourceAsStream("cuda/" + name), "test-index");
+
+    private TestKernels() {}
+
+    static byte[] ptx(String file, int computeCapability) {
+      String name = "%s.compute_%d.ptx".formatted(file, computeCapability < 80 ? 75 : 80);
+      return ARCHIVE.unpack(Objects.requireNonNull(ARCHIVE.find(name), name));
+    }
+  }
 
   /** What a GPU of a test loads. */
   static final ImageSource IMAGES =
-      (file, computeCapability, driver) -> {
-        int target = computeCapability < 80 ? 75 : 80;
-        ImageArchive.Member test = TESTS.find("%s.compute_%d.ptx".formatted(file, target));
-        return test == null
-            ? ImageSource.BUILT.image(file, computeCapability, driver)
-            : TESTS.unpack(test);
-      };
+      (file, computeCapability, driver) ->
+          file.equals("micro")
+              ? TestKernels.ptx(file, computeCapability)
+              : ImageSource.BUILT.image(file, computeCapability, driver);
 
   private Emulator() {}
 

@@ -6,9 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.management.ThreadMXBean;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.Arrays;
@@ -139,7 +141,10 @@ class ImageArchiveTest {
     pack(CUBIN, CUBIN.length + 1, 1 << 16);
     refuses(IMAGE + ".xz", "it doesn't unpack to %d bytes".formatted(CUBIN.length + 1));
     pack(new byte[50_000_000], 100, 1 << 16);
+    ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    long before = threads.getCurrentThreadAllocatedBytes();
     refuses(IMAGE + ".xz", "it doesn't unpack to 100 bytes");
+    assertTrue(threads.getCurrentThreadAllocatedBytes() - before < 10_000_000, "nor is it tried");
   }
 
   @Test
