@@ -89,7 +89,7 @@ __device__ __forceinline__ void write_row(
 }
 
 // Grid (ceil(rows / 128), heads), 128 threads.
-extern "C" __global__ void __launch_bounds__(128) attention_stats_v0_any(STATS_PARAMETERS(void), int cache_element) {
+extern "C" __global__ void __launch_bounds__(128, 4) attention_stats_v0_any(STATS_PARAMETERS(void), int cache_element) {
   const int h = heads[blockIdx.y], i = blockIdx.x * 128 + threadIdx.x, row = first_row + i;
   if (i >= rows) return;
   const int4 segment = segment_of(segments, segment_count, row);
