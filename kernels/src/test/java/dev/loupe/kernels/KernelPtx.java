@@ -4,6 +4,7 @@ import dev.loupe.kernels.ptx.Module;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.function.UnaryOperator;
@@ -15,8 +16,8 @@ final class KernelPtx {
   private final Map<String, String> texts = new HashMap<>(); // of a kernel alone
   private final Map<String, Module.Entry> entries = new HashMap<>();
 
-  private KernelPtx(UnaryOperator<String> text) {
-    for (String source : KernelImages.built().sources()) {
+  private KernelPtx(List<String> sources, UnaryOperator<String> text) {
+    for (String source : sources) {
       String file = text.apply(source);
       int next = file.indexOf(ENTRY);
       String header = file.substring(0, Math.max(next, 0)); // holds for all kernels
@@ -31,16 +32,17 @@ final class KernelPtx {
 
   /** What an old driver, which knows no cubins of newer cards, is given. */
   static KernelPtx ofTheJar() {
+    ImageArchive jar = KernelImages.built();
     return new KernelPtx(
-        source ->
-            new String(
-                KernelImages.load(KernelImages.built(), source, 11_000, 80),
-                StandardCharsets.UTF_8));
+        jar.sources(),
+        source -> new String(KernelImages.load(jar, source, 11_000, 80), StandardCharsets.UTF_8));
   }
 
   /** What nvcc makes of the sources, e.g. for {@code compute_75}, of which the jar has cubins alone. */
   static KernelPtx madeFor(String target, Path work) {
-    return new KernelPtx(source -> Nvcc.ptx(source + ".cu", target, work, ProbePtx.HEADERS));
+    return new KernelPtx(
+        KernelImages.built().sources(),
+        source -> Nvcc.ptx(source + ".cu", target, work, ProbePtx.HEADERS));
   }
 
   /** Names of all kernels. */

@@ -61,8 +61,6 @@ class PtxKernelsTest {
   void kernelsOfAModelAreRight() {
     right(PTX, c -> new AttentionSelfTest(c).attention(variant("attention", "v2"), F16));
     right(PTX, c -> new AttentionSelfTest(c).attention(variant("attention", "v4"), F16));
-    right(
-        PTX, c -> new AttentionSelfTest(c).decodeAttention(variant("attention_decode", "v1"), F16));
     right(PTX, c -> new AttentionSelfTest(c).attentionMap(variant("attention_map", "v3"), F16));
     right(PTX, c -> new LinearSelfTest(c).linear(variant("linear", "v3"), Element.F32));
     right(PTX, c -> new LinearSelfTest(c).linear(variant("linear", "v4"), Element.BF16));
