@@ -233,7 +233,7 @@ public final class AttentionMapKernels {
     launch.set(12, columns);
     setShape(launch, 13, source);
     if (variant.isPlain()) {
-      launch.set(17, cache.code());
+      launch.set(18, cache.code());
     }
     if (variant.isPlain() || variant.equals(MAPS.get(1))) {
       launch.run(tiles(columns, 128), want.headCount(), want.rows(), 128, 1, 0);

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -25,8 +26,7 @@ final class Nvcc {
    * @param target e.g. {@code compute_80}
    * @param folders with the source and what it includes, the first to look in first
    */
-  static String ptx(String source, String target, Path work, Path... folders)
-      throws IOException, InterruptedException {
+  static String ptx(String source, String target, Path work, Path... folders) {
     String nvcc = find();
     assumeTrue(nvcc != null, "no nvcc on PATH or in CUDA_HOME");
     Path ptx = work.resolve(target + ".ptx");
@@ -44,12 +44,11 @@ final class Nvcc {
       command.add("-I" + folder);
     }
     run(command, work);
-    return Files.readString(ptx);
+    return read(ptx);
   }
 
   /** What g++ reads of a header, as the emulator's build does. */
-  static String preprocessed(Path header, Path work, Path... folders)
-      throws IOException, InterruptedException {
+  static String preprocessed(Path header, Path work, Path... folders) {
     String compiler = onPath("g++");
     assumeTrue(compiler != null, "no g++ on PATH");
     List<String> command =
@@ -85,27 +84,30 @@ final class Nvcc {
         .orElse(null);
   }
 
-  private static String run(List<String> command, Path work)
-      throws IOException, InterruptedException {
+  private static String run(List<String> command, Path work) {
     Path output = work.resolve("output");
     Path errors = work.resolve("errors");
-    Process process =
-        new ProcessBuilder(command)
-            .redirectOutput(output.toFile())
-            .redirectError(errors.toFile())
-            .start();
-    if (!process.waitFor(8, TimeUnit.MINUTES)) {
-      process.destroyForcibly();
+    try {
+      Process process =
+          new ProcessBuilder(command)
+              .redirectOutput(output.toFile())
+              .redirectError(errors.toFile())
+              .start();
+      if (!process.waitFor(8, TimeUnit.MINUTES)) {
+        process.destroyForcibly();
+      }
+      assertEquals(0, process.waitFor(), () -> command + ": " + read(errors));
+      return read(output);
+    } catch (IOException | InterruptedException e) {
+      throw new IllegalStateException(command.toString(), e);
     }
-    assertEquals(0, process.waitFor(), () -> command + ": " + read(errors));
-    return Files.readString(output);
   }
 
   private static String read(Path file) {
     try {
       return Files.readString(file);
     } catch (IOException e) {
-      return e.toString();
+      throw new UncheckedIOException(e);
     }
   }
 }

@@ -19,7 +19,7 @@ import java.util.Objects;
  */
 record ProbePtx(String target) {
   static final List<ProbePtx> ALL =
-      List.of(new ProbePtx("compute_75"), new ProbePtx("compute_80"), new ProbePtx("compute_90a"));
+      List.of(new ProbePtx("compute_75"), new ProbePtx("compute_80"));
 
   /** Where probes.cu is, and where the headers are that it includes. */
   static final Path PROBES = Path.of("src", "test", "cuda");

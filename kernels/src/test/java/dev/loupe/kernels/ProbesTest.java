@@ -56,7 +56,7 @@ class ProbesTest {
   /** So that nothing in the files is written by hand. */
   @Test
   @Tag("exhaustive")
-  void nvccMakesTheSamePtx() throws IOException, InterruptedException {
+  void nvccMakesTheSamePtx() throws IOException {
     Path folder = Files.createDirectories(Path.of("target", "probes"));
     for (ProbePtx ptx : ProbePtx.ALL) {
       String made = Nvcc.ptx("probes.cu", ptx.target(), folder, ProbePtx.PROBES, ProbePtx.HEADERS);

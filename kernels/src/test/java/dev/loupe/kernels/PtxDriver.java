@@ -25,13 +25,13 @@ final class PtxDriver implements AutoCloseable {
   private static final int SHAPE = 8; // grid, block, shared bytes, cooperative
 
   private final Arena arena = Arena.ofShared();
-  private final ShippedPtx ptx;
+  private final KernelPtx ptx;
   private final GlobalMemory memory = new GlobalMemory(PtxDriver::allocation);
   private final Machine machine = new Machine(memory);
   private final Set<String> kernels = new TreeSet<>();
   private @Nullable Throwable failure;
 
-  PtxDriver(ShippedPtx ptx) {
+  PtxDriver(KernelPtx ptx) {
     this.ptx = ptx;
     try {
       FunctionDescriptor type =

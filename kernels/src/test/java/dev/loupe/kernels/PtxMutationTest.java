@@ -29,7 +29,7 @@ class PtxMutationTest {
   /** One mistake in each primitive at once, so that nvcc runs once. */
   @ParameterizedTest
   @ValueSource(strings = {"compute_75", "compute_80"})
-  void eachPrimitiveWithAMistakeIsSeen(String target, @TempDir Path work) throws Exception {
+  void eachPrimitiveWithAMistakeIsSeen(String target, @TempDir Path work) throws IOException {
     Map<Probe, PtxMutation> first = new EnumMap<>(Probe.class);
     for (PtxMutation mutation : MUTATIONS) {
       if (mutation.target().equals(target)) {
@@ -49,7 +49,7 @@ class PtxMutationTest {
   @ParameterizedTest
   @FieldSource("MUTATIONS")
   @Tag("exhaustive")
-  void eachMistakeIsSeen(PtxMutation mutation, @TempDir Path work) throws Exception {
+  void eachMistakeIsSeen(PtxMutation mutation, @TempDir Path work) throws IOException {
     seen(mutation.probe(), mutated(List.of(mutation), mutation.target(), work));
   }
 
@@ -60,7 +60,7 @@ class PtxMutationTest {
 
   /** The PTX of the probes with another gpu.cuh, which is the same to g++. */
   private static ProbeDevice mutated(List<PtxMutation> mutations, String target, Path work)
-      throws IOException, InterruptedException {
+      throws IOException {
     Path right = ProbePtx.HEADERS.resolve("gpu.cuh");
     String header = Files.readString(right);
     String text = header;

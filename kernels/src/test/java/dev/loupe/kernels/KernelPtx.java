@@ -2,35 +2,47 @@ package dev.loupe.kernels;
 
 import dev.loupe.kernels.ptx.Module;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.UnaryOperator;
 
-/** The PTX of all kernels as the build ships it, parsed a kernel at a time. */
-final class ShippedPtx {
+/** The PTX of all kernels, parsed a kernel at a time. */
+final class KernelPtx {
   private static final String ENTRY = ".visible .entry ";
 
   private final Map<String, String> texts = new HashMap<>(); // of a kernel alone
   private final Map<String, Module.Entry> entries = new HashMap<>();
 
-  ShippedPtx() {
-    for (String source : KernelImages.built().sources()) {
-      String file = file(source);
+  private KernelPtx(List<String> sources, UnaryOperator<String> text) {
+    for (String source : sources) {
+      String file = text.apply(source);
       int next = file.indexOf(ENTRY);
       String header = file.substring(0, Math.max(next, 0)); // holds for all kernels
       while (next >= 0) {
         int start = next;
         next = file.indexOf(ENTRY, start + 1);
-        String text = file.substring(start, next < 0 ? file.length() : next);
-        texts.put(text.substring(ENTRY.length(), text.indexOf('(')), header + text);
+        String kernel = file.substring(start, next < 0 ? file.length() : next);
+        texts.put(kernel.substring(ENTRY.length(), kernel.indexOf('(')), header + kernel);
       }
     }
   }
 
-  /** As for an old driver, which has to be given PTX. */
-  private static String file(String source) {
-    return new String(
-        KernelImages.load(KernelImages.built(), source, 11_000, 80), StandardCharsets.UTF_8);
+  /** What an old driver, which knows no cubins of newer cards, is given. */
+  static KernelPtx ofTheJar() {
+    ImageArchive jar = KernelImages.built();
+    return new KernelPtx(
+        jar.sources(),
+        source -> new String(KernelImages.load(jar, source, 11_000, 80), StandardCharsets.UTF_8));
+  }
+
+  /** What nvcc makes of the sources, e.g. for {@code compute_75}, of which the jar has cubins alone. */
+  static KernelPtx madeFor(String target, Path work) {
+    return new KernelPtx(
+        KernelImages.built().sources(),
+        source -> Nvcc.ptx(source + ".cu", target, work, ProbePtx.HEADERS));
   }
 
   /** Names of all kernels. */
