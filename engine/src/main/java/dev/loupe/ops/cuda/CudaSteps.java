@@ -245,7 +245,7 @@ final class CudaSteps implements Steps {
     if (error == SampleKernels.NO_ID) {
       throw new GpuException("the GPU chose no token, as if none were allowed");
     }
-    if (error != 0 || !plan.allowed().get(id < 0 ? vocabulary : id)) {
+    if (error != 0 || !plan.allowed().get(id < 0 ? room.vocabulary : id)) {
       throw gpu.wrong(
           "the GPU computes wrongly: it chose token %d of %d with error %d (--backend cpu)"
               .formatted(id, room.vocabulary, error));
