@@ -103,7 +103,8 @@ final class TrialProcess implements AutoCloseable {
   static String classPath() {
     Set<Path> parts = new LinkedHashSet<>();
     boolean all = true;
-    for (Class<?> type : List.of(TrialRun.class, JCudaDriver.class, JCublas2.class, XZInputStream.class)) {
+    for (Class<?> type :
+        List.of(TrialRun.class, JCudaDriver.class, JCublas2.class, XZInputStream.class)) {
       all &= add(parts, source(type));
       for (String library : List.of("JCudaDriver", "JCublas2")) {
         @Nullable URL natives = JCudaLibrary.resource(type, library);

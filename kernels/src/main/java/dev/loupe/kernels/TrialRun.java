@@ -59,8 +59,7 @@ final class TrialRun {
           if (finding.isRight()) {
             gpu.synchronize(); // a late failure is this one's
           }
-          listener.found(
-              i, finding.isRight() ? "" : finding.text().replaceFirst("^WRONG: ", ""));
+          listener.found(i, finding.isRight() ? "" : finding.text().replaceFirst("^WRONG: ", ""));
           if (gpu.isLost()) {
             return i + 1;
           }
