@@ -57,6 +57,15 @@ class CudaCommandsTest {
   }
 
   @Test
+  void kernelsThatAreNamed() {
+    generate("--kernels", "linear=v9").refused(2, "linear has no variant v9; it has v1, v2, v3");
+    generate("--kernels", "linaer=v1").refused(2, "no family of kernels called linaer", "linear");
+    generate("--kernels", "linear").refused(2, "--kernels");
+    String text = generate("-n", 3).well().out();
+    assertEquals(text, generate("-n", 3, "--kernels", "linear=v2,attention=v1").well().out());
+  }
+
+  @Test
   void aDriverThatIsTooOld() {
     EmulatedGpu.card(-1, 11_080, -1, -1);
     generate()

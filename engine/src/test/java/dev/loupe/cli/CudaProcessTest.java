@@ -283,6 +283,54 @@ class CudaProcessTest {
       assertTrue(
           ran.out().lines().anyMatch(l -> l.matches("  " + family + " +WRONG: .*")), ran.out());
     }
+    Ran kept = doctor(Map.of("LOUPE_CACHE", cache));
+    assertTrue(kept.out().lines().anyMatch(l -> l.matches("  step +WRONG: .*")), kept.out());
+    List<String> retest =
+        Child.java(Main.class, List.of("-Dloupe.home=" + folder), "doctor", "--retest");
+    Ran retested = child.run(retest, Map.of("LOUPE_CACHE", cache)).well();
+    assertTrue(retested.out().lines().anyMatch(l -> l.matches("  step +ok: .*")), retested.out());
+  }
+
+  /** What first contact, and then the comparison with the CPU, does about wrong kernels. */
+  @Test
+  void kernelsThatAreWrongLeaveTheTextRight() throws Exception {
+    Path cache = folder.resolve("cache");
+    Map<String, String> whole = Map.of("LOUPE_CACHE", cache.toString());
+    String text = child.run(generate(List.of(), "-n", 4, "--backend", "cpu"), whole).well().out();
+    List<String> cuda = generate(List.of(), "-n", 4, "--backend", "cuda");
+    Ran first = child.run(cuda, whole).well();
+    assertEquals(text, first.out());
+    assertEquals(2, first.err().split("first contact with", -1).length, first.err());
+    assertFalse(child.run(cuda, whole).well().err().contains("first contact"));
+
+    // f16 was not compared yet, and its kernels were right when they were tested
+    List<String> halves = generate(List.of(), "-q", "-n", 4, "--backend", "cuda", "--dtype", "f16");
+    child
+        .run(halves, broken(cache, "linear_v4_f16"))
+        .refused(4, "computes this model otherwise than the CPU", "the verdicts", "were deleted");
+    assertTrue(
+        Ran.names(cache.resolve("cards")).stream().allMatch(name -> name.endsWith(".lock")),
+        "nothing is trusted any more");
+
+    Ran others = child.run(cuda, broken(cache, "linear_v4", "attention_v3")).well();
+    assertTrue(others.err().contains("first contact with"), others.err());
+    assertEquals(text, others.out(), "others serve");
+
+    for (String name : Ran.names(cache.resolve("cards"))) {
+      Files.delete(cache.resolve("cards").resolve(name));
+    }
+    String[] all = {"attention_v1", "attention_v2", "attention_v3", "attention_v4", "attention_v5"};
+    String why = "no kernel of attention in f32 computes rightly on Loupe CPU emulator (v3 ";
+    List<String> auto = generate(List.of(), "-n", 4, "--backend", "auto");
+    Ran none = child.run(auto, broken(cache, all)).well();
+    assertEquals(text, none.out());
+    assertTrue(none.err().contains("not the GPU: " + why), none.err());
+    child.run(cuda, broken(cache, all)).refused(4, why);
+  }
+
+  private static Map<String, String> broken(Path cache, String... kernels) {
+    String list = Stream.of(kernels).map(name -> name + ":skip").collect(Collectors.joining(","));
+    return Map.of("LOUPE_CACHE", cache.toString(), "EMU_BREAK", list);
   }
 
   @Test

@@ -36,8 +36,7 @@ final class HostRequestBenchmark {
   private final Optional<AttentionPlan> attention;
   private final boolean kept;
 
-  private HostRequestBenchmark(
-      Transformer model, Optional<AttentionPlan> attention, boolean kept) {
+  private HostRequestBenchmark(Transformer model, Optional<AttentionPlan> attention, boolean kept) {
     this.model = model;
     this.attention = attention;
     this.kept = kept;

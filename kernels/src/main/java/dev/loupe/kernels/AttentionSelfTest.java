@@ -117,8 +117,7 @@ final class AttentionSelfTest {
       this.shape = shape;
       this.places = places;
       this.scale = scale;
-      float[] q =
-          c.floats(exact ? Element.F16 : activations, places.length * 3 * shape.width());
+      float[] q = c.floats(exact ? Element.F16 : activations, places.length * 3 * shape.width());
       float[] keys = c.floats(exact ? Element.F16 : cache, (int) shape.elements());
       if (exact) {
         repeat(keys);
@@ -251,8 +250,8 @@ final class AttentionSelfTest {
   }
 
   /**
-   * Rows with so many keys, and two behind them that the cache does not have: a sequence and a key too
-   * many.
+   * Rows with so many keys, and two behind them that the cache does not have: a sequence and a key
+   * too many.
    */
   private void decodeAttention(Element activations, Element cache, int headSize, int... keys) {
     int good = keys.length;
@@ -283,8 +282,7 @@ final class AttentionSelfTest {
           lse);
       String of = " of q in %s, heads %d wide".formatted(activations.suffix(), headSize);
       c.compare("y" + of, y, i -> n[i / shape.width()] == 0 ? 0 : a.y(i));
-      c.compare(
-          "lse" + of, lse, i -> n[i / HEADS] == 0 ? Double.NEGATIVE_INFINITY : a.lse[i]);
+      c.compare("lse" + of, lse, i -> n[i / HEADS] == 0 ? Double.NEGATIVE_INFINITY : a.lse[i]);
     }
   }
 
@@ -358,7 +356,9 @@ final class AttentionSelfTest {
               double none = scores ? Double.NEGATIVE_INFINITY : 0;
               return s.a.p[row].length == 0
                   ? Double.NaN
-                  : key >= s.a.p[row].length ? none : scores ? s.a.scores[row][key] : s.a.p[row][key];
+                  : key >= s.a.p[row].length
+                      ? none
+                      : scores ? s.a.scores[row][key] : s.a.p[row][key];
             });
       }
     }

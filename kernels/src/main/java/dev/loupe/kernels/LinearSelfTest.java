@@ -56,7 +56,10 @@ final class LinearSelfTest {
           List.of(Shape.ofHeads(133, 152, 8), Shape.ofHeads(9, 80, 16), Shape.odd(5, 37))) {
         if (kernels.reason(v, element, shape.in()).isEmpty()) {
           linear(
-              element, x, shape, (map, in, epilogue, sums) -> kernels.prepare(v, map, in, epilogue));
+              element,
+              x,
+              shape,
+              (map, in, epilogue, sums) -> kernels.prepare(v, map, in, epilogue));
         }
       }
     }
@@ -186,9 +189,7 @@ final class LinearSelfTest {
                 qkv, kv[0], kv[1], c.put(sequence), c.put(position), cache))
         .run(rows);
     c.compare(
-        of.formatted("qkv"),
-        qkv,
-        i -> i < rows * outputs ? plain.applyAsDouble(i) : Double.NaN);
+        of.formatted("qkv"), qkv, i -> i < rows * outputs ? plain.applyAsDouble(i) : Double.NaN);
     int[] rowAt = new int[SEQUENCES * cache.capacity()];
     Arrays.fill(rowAt, -1);
     for (int r = 0; r < rows; r++) {

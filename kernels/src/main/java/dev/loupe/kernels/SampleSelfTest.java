@@ -66,7 +66,8 @@ final class SampleSelfTest {
         argmax(kernels, logits, new BitSet(), " of none" + of);
       }
       case "logprob" -> {
-        int[] ids = IntStream.range(0, ROWS).map(r -> r == 1 ? -1 : VOCABULARY - 2 - 3 * r).toArray();
+        int[] ids =
+            IntStream.range(0, ROWS).map(r -> r == 1 ? -1 : VOCABULARY - 2 - 3 * r).toArray();
         DeviceBuffer y = c.empty(F32, ROWS);
         kernels.logprobs(logits, c.put(ids), y);
         double[] lse = logSums(1);
@@ -92,8 +93,7 @@ final class SampleSelfTest {
     }
   }
 
-  private void argmax(
-      SampleKernels kernels, SampleKernels.Logits logits, BitSet among, String of) {
+  private void argmax(SampleKernels kernels, SampleKernels.Logits logits, BitSet among, String of) {
     DeviceBuffer ids = c.empty(Element.I32, ROWS);
     DeviceBuffer errors = c.empty(Element.I32, ROWS);
     kernels.argmax(logits, c.put(words(among, 1)), ids, errors);

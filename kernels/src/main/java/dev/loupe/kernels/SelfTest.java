@@ -106,8 +106,7 @@ public final class SelfTest {
       checkpoint[i % in * outputs + i / in] = w[i];
     }
     DeviceBuffer chunk = c.put(element, Arrays.copyOf(checkpoint, first * outputs));
-    DeviceBuffer second =
-        c.put(element, Arrays.copyOfRange(checkpoint, first * outputs, w.length));
+    DeviceBuffer second = c.put(element, Arrays.copyOfRange(checkpoint, first * outputs, w.length));
     Int8Weights q = Int8Weights.quantise(w, in, outputs);
     switch (v.name().replace("v0_", "")) {
       case "repack" -> {

@@ -23,6 +23,7 @@ import java.util.concurrent.TimeUnit;
 import jcuda.driver.JCudaDriver;
 import jcuda.jcublas.JCublas2;
 import org.jspecify.annotations.Nullable;
+import org.tukaani.xz.XZInputStream;
 
 /** A Java process that does a {@link TrialRun}, and is ended where it hangs. */
 final class TrialProcess implements AutoCloseable {
@@ -102,7 +103,8 @@ final class TrialProcess implements AutoCloseable {
   static String classPath() {
     Set<Path> parts = new LinkedHashSet<>();
     boolean all = true;
-    for (Class<?> type : List.of(TrialRun.class, JCudaDriver.class, JCublas2.class)) {
+    for (Class<?> type :
+        List.of(TrialRun.class, JCudaDriver.class, JCublas2.class, XZInputStream.class)) {
       all &= add(parts, source(type));
       for (String library : List.of("JCudaDriver", "JCublas2")) {
         @Nullable URL natives = JCudaLibrary.resource(type, library);

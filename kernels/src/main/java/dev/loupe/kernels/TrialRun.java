@@ -56,8 +56,13 @@ final class TrialRun {
         try {
           SelfTest.Finding finding =
               SelfTest.of(gpu, trials.get(i).variant(), trials.get(i).element());
-          gpu.synchronize(); // a late failure is this one's
+          if (finding.isRight()) {
+            gpu.synchronize(); // a late failure is this one's
+          }
           listener.found(i, finding.isRight() ? "" : finding.text().replaceFirst("^WRONG: ", ""));
+          if (gpu.isLost()) {
+            return i + 1;
+          }
         } catch (GpuMemoryException e) {
           throw e;
         } catch (GpuException e) {

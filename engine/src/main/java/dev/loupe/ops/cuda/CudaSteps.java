@@ -246,7 +246,7 @@ final class CudaSteps implements Steps {
       throw new GpuException("the GPU chose no token, as if none were allowed");
     }
     if (error != 0 || !plan.allowed().get(id < 0 ? room.vocabulary : id)) {
-      throw new GpuException(
+      throw gpu.wrong(
           "the GPU computes wrongly: it chose token %d of %d with error %d (--backend cpu)"
               .formatted(id, room.vocabulary, error));
     }
