@@ -16,7 +16,8 @@ import java.util.function.BooleanSupplier;
  * Device memory that a model or a session will take, known before any of it is allocated.
  *
  * <p>Every allocation counts as what the driver takes for it: a multiple of 512 bytes, or of 2 MiB,
- * its granule, if it is larger than 1 MiB. Beside all that is planned a margin stays free, {@link #margin}.
+ * its granule, if it is larger than 1 MiB. Beside all that is planned a margin stays free, {@link
+ * #margin}.
  *
  * @param parts who needs what
  */
