@@ -24,9 +24,9 @@ import java.util.Optional;
 
 /**
  * What a request costs the host beside its tokens: a prompt of 40 and 8 tokens of the demo model,
- * by kernels that do nothing. On the emulated driver with EMU_KERNELS_OFF=1; prints the driver
- * calls of a request, and the median and range of their microseconds, where its memory is new and
- * where an earlier request left it.
+ * by kernels that do nothing. On the emulated driver; prints the driver calls of a request, and the
+ * median and range of their microseconds, where its memory is new and where an earlier request left
+ * it.
  */
 final class HostRequestBenchmark {
   private static final int PROMPT = 40;
@@ -43,13 +43,11 @@ final class HostRequestBenchmark {
   }
 
   public static void main(String[] args) throws Exception {
-    if (System.getenv("EMU_KERNELS_OFF") == null) {
-      System.err.println("set EMU_KERNELS_OFF=1 and the emulator's folder on LD_LIBRARY_PATH");
-      System.exit(2);
-    }
+    EmulatedGpu.reset(); // opening tries the kernels out
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL);
         CudaOps ops = new CudaOps(0, Precision.F16, Gemm.OWN);
         Transformer model = new Transformer(checkpoint, ops)) {
+      EmulatedGpu.kernelsOff("");
       AttentionPlan all = AttentionSelection.all().of(model.config());
       for (Optional<AttentionPlan> attention :
           Arrays.asList(Optional.<AttentionPlan>empty(), Optional.of(all))) {
