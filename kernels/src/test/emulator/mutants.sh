@@ -13,7 +13,7 @@ sources=$(cd "${CUDA_SOURCES:-$here/../../main/cuda}" && pwd)
 jobs=${EMU_JOBS:-2}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-made_of=$( (cd "$sources" && cat -- *; cat "$here"/*.h "$here"/{build,mutants}.sh) | sha256sum)
+made_of=$( (cd "$sources" && cat -- *; cat "$here"/emu*.h "$here"/{build,mutants}.sh) | sha256sum)
 
 build() {  # NAME FILE SCRIPT KERNELS
   local dir=$out/$1 hash unit

@@ -233,7 +233,7 @@ public final class AttentionMapKernels {
     launch.set(12, columns);
     setShape(launch, 13, source);
     if (variant.isPlain()) {
-      launch.set(18, cache.code());
+      launch.set(MAP_PARAMETERS.length, cache.code());
     }
     if (variant.isPlain() || variant.equals(MAPS.get(1))) {
       launch.run(tiles(columns, 128), want.headCount(), want.rows(), 128, 1, 0);
@@ -276,7 +276,9 @@ public final class AttentionMapKernels {
     setRows(launch, 10, source, want, source.causal() ? CAUSAL : 0);
     setShape(launch, 15, source);
     if (variant.isPlain()) {
-      launch.set(20, cache.code()).run(tiles(want.rows(), 128), want.headCount(), 1, 128, 1, 0);
+      launch
+          .set(STATS_PARAMETERS.length, cache.code())
+          .run(tiles(want.rows(), 128), want.headCount(), 1, 128, 1, 0);
     } else if (variant.equals(STATISTICS.get(1))) {
       launch.run(want.rows(), want.headCount(), 1, 128, 1, ROW_STATS_SHARED_BYTES);
     } else {

@@ -68,6 +68,7 @@ final class Comparison implements AutoCloseable {
     try {
       variant = v.name() + " " + element.suffix();
       test.run(v, element);
+      free();
     } finally {
       gpu.use(before);
     }
@@ -262,9 +263,15 @@ final class Comparison implements AutoCloseable {
     return map;
   }
 
+  private void free() {
+    buffers.forEach(DeviceBuffer::close);
+    buffers.clear();
+    allocations.clear();
+  }
+
   /** Frees what was allocated. */
   @Override
   public void close() {
-    buffers.forEach(DeviceBuffer::close);
+    free();
   }
 }

@@ -1,12 +1,15 @@
 package dev.loupe.kernels;
 
+import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Objects;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 
 /** The stand-in driver that runs kernels on the CPU, where that is what {@code Gpu} found. */
 final class Emulator {
@@ -193,6 +196,26 @@ final class Emulator {
   /** Forgets errors, after tests of what the driver refuses. */
   static void forgetErrors() {
     call("emu_forget_errors", FunctionDescriptor.of(ValueLayout.JAVA_INT));
+  }
+
+  /**
+   * Puts the kernels of a library that mutants.sh built in the place of the right ones, from the
+   * next launch on; null: the right ones again.
+   */
+  static void replaceKernels(@Nullable Path library) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment path =
+          library == null ? MemorySegment.NULL : arena.allocateFrom(library.toString());
+      int rc =
+          (Integer)
+              call(
+                  "emu_replace_kernels",
+                  FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS),
+                  path);
+      if (rc != 0) {
+        throw new IllegalStateException("no kernels are replaced by those of " + library);
+      }
+    }
   }
 
   /** Device allocations that were not freed, in the whole process. */

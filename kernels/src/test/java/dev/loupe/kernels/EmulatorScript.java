@@ -11,6 +11,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -25,12 +26,14 @@ final class EmulatorScript {
    * Runs it in target/sanitizers, the folder of what the scripts build; its output is the message
    * if it fails.
    */
-  static void run(String name) throws IOException, InterruptedException {
+  static void run(String name, String... arguments) throws IOException, InterruptedException {
     assumeTrue(onPath("g++") && onPath("bash"), "no g++ or no bash: the emulator is left out");
     Path work = Files.createDirectories(Path.of("target", "sanitizers"));
     Path output = work.resolve(name.replace(".sh", ".log"));
-    ProcessBuilder builder =
-        new ProcessBuilder(List.of("bash", FOLDER.resolve(name).toString(), work.toString()));
+    List<String> command =
+        new ArrayList<>(List.of("bash", FOLDER.resolve(name).toString(), work.toString()));
+    command.addAll(List.of(arguments));
+    ProcessBuilder builder = new ProcessBuilder(command);
     builder.redirectErrorStream(true).redirectOutput(output.toFile());
     // The scripts' processes have no business with the stand-in driver of this JVM.
     builder.environment().remove("LD_LIBRARY_PATH");
