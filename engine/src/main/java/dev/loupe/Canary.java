@@ -65,7 +65,7 @@ final class Canary {
    * @throws BackendException if the GPU computes something else than the CPU; nothing known of the
    *     card is trusted any more then
    */
-  Optional<String> sing(Transformer gpu, String choice) {
+  Optional<String> check(Transformer gpu, String choice) {
     @Nullable CacheFile file = null;
     try {
       List<String> of = new ArrayList<>(List.of("canary 1", choice));

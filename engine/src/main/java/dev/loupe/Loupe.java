@@ -206,7 +206,7 @@ public final class Loupe implements AutoCloseable {
                 .flatMap(
                     choice ->
                         new Canary(options, checkpoint, tokenizer, choice.card())
-                            .sing(model, choice.key()))
+                            .check(model, choice.key()))
                 .ifPresent(notes::add);
             return model;
           } catch (Throwable e) {
