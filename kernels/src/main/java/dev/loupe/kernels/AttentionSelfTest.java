@@ -24,6 +24,10 @@ final class AttentionSelfTest {
   private static final List<Segment> LAST =
       List.of(new Segment(2, 70, 1, 163), new Segment(75, 5, 2, 0));
 
+  /** Some rows that see more than a tile of keys: what the width of a head is tested with. */
+  private static final List<Segment> FEW =
+      List.of(new Segment(0, 3, 1, 1), new Segment(5, 13, 2, 58));
+
   /** Two tiles of rows, the second nearly empty, and a short segment. */
   private static final List<Segment> SHORT =
       List.of(new Segment(0, 3, 1, 1), new Segment(5, 66, 2, 5));
@@ -55,7 +59,8 @@ final class AttentionSelfTest {
         case 64 -> new Problem(headSize, most, true, 0.5f);
         // scores so large that exp of one overflows
         case 40 -> new Problem(headSize, SHORT, true, 8);
-        default -> new Problem(headSize, SHORT, headSize != 72 && headSize != 120, 0.5f);
+        case TIGHT -> new Problem(headSize, SHORT, true, 0.5f);
+        default -> new Problem(headSize, FEW, headSize != 72 && headSize != 120, 0.5f);
       };
     }
 

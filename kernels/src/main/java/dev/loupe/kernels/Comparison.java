@@ -16,12 +16,8 @@ final class Comparison implements AutoCloseable {
   private static final int BEFORE = 1 << 12;
 
   private static final int BEHIND = 1 << 17;
-  private static final byte POISON = (byte) 0xff;
-  private static final byte[] UNTOUCHED = new byte[BEHIND];
-
-  static {
-    Arrays.fill(UNTOUCHED, POISON);
-  }
+  private static final byte POISON = (byte) 0xff; // NaN, or -1
+  private static final byte OTHER_POISON = (byte) 0xfe; // what a kernel makes of NaN is not this
 
   static final Element F32 = Element.F32;
   static final List<Element> FLOATS = List.of(F32, Element.F16, Element.BF16);
@@ -29,7 +25,7 @@ final class Comparison implements AutoCloseable {
   private final Gpu gpu;
   private final Random random = new Random(20_26);
   private final List<DeviceBuffer> buffers = new ArrayList<>();
-  private final IdentityHashMap<DeviceBuffer, DeviceBuffer> allocations = new IdentityHashMap<>();
+  private final IdentityHashMap<DeviceBuffer, Beside> beside = new IdentityHashMap<>();
   private boolean tight;
   private String variant = "";
   private int results;
@@ -100,35 +96,41 @@ final class Comparison implements AutoCloseable {
     };
   }
 
-  /**
-   * Poisoned: NaN, or -1, so that what no kernel writes is seen. So is memory before and behind it,
-   * where a kernel that goes too far reads NaN, and what it writes is seen.
-   */
+  /** The memory that a buffer is the middle of, and each byte of the rest. */
+  private record Beside(DeviceBuffer allocation, byte value) {}
+
+  /** Poisoned, so that what no kernel writes is seen; so is memory before and behind it. */
   DeviceBuffer empty(Element element, long n) {
+    DeviceBuffer buffer = inTheMiddle(element, n, OTHER_POISON);
+    buffer.fill(POISON);
+    return buffer;
+  }
+
+  private DeviceBuffer inTheMiddle(Element element, long n, byte around) {
     long before = BEFORE / element.bytes();
     DeviceBuffer allocation = gpu.allocate(element, before + n + BEHIND / element.bytes());
     buffers.add(allocation);
-    allocation.fill(POISON);
+    allocation.fill(around);
     DeviceBuffer buffer = allocation.slice(before, n);
-    allocations.put(buffer, allocation);
+    beside.put(buffer, new Beside(allocation, around));
     return buffer;
   }
 
   /** Where something beside the buffer has been written, in elements from its start. */
   private OptionalLong writtenOutside(DeviceBuffer buffer) {
-    DeviceBuffer allocation = allocations.get(buffer);
-    if (allocation == null) {
+    Beside around = beside.get(buffer);
+    if (around == null) {
       return OptionalLong.empty(); // it has nothing beside it, or own() took it over
     }
     int size = buffer.element().bytes();
     int before = BEFORE / size;
-    long behind = before + buffer.elements();
-    for (long from : new long[] {0, behind}) {
+    for (long from : new long[] {0, before + buffer.elements()}) {
       byte[] bytes = new byte[from == 0 ? BEFORE : BEHIND];
-      allocation.slice(from, bytes.length / size).download(MemorySegment.ofArray(bytes));
-      int first = Arrays.mismatch(bytes, 0, bytes.length, UNTOUCHED, 0, bytes.length);
-      if (first >= 0) {
-        return OptionalLong.of(from - before + first / size);
+      around.allocation().slice(from, bytes.length / size).download(MemorySegment.ofArray(bytes));
+      for (int i = 0; i < bytes.length; i++) {
+        if (bytes[i] != around.value()) {
+          return OptionalLong.of(from - before + i / size);
+        }
       }
     }
     return OptionalLong.empty();
@@ -144,7 +146,7 @@ final class Comparison implements AutoCloseable {
 
   private DeviceBuffer emptyInput(Element element, int n) {
     if (!tight) {
-      return empty(element, n);
+      return inTheMiddle(element, n, POISON);
     }
     DeviceBuffer buffer = gpu.allocate(element, n);
     buffers.add(buffer);
@@ -266,7 +268,7 @@ final class Comparison implements AutoCloseable {
   private void free() {
     buffers.forEach(DeviceBuffer::close);
     buffers.clear();
-    allocations.clear();
+    beside.clear();
   }
 
   /** Frees what was allocated. */
