@@ -1,5 +1,8 @@
 // ldmatrix and mma.sync: what the last arriving lane does for its warp, with the fragment layouts of the PTX ISA
-// (drawn in gpu.cuh). Accumulation is in f32 in order of k; a real tensor core's order and rounding differ.
+// (drawn in gpu.cuh). Accumulation is in f32 in order of k, and every sum is cut off, towards zero: a real tensor core
+// cuts off, too, though once for some products together (Fasi et al., PeerJ Computer Science 7:e330).
+#include <cfenv>
+
 #include "emu_ptx.h"
 #include "scheduler.h"
 
@@ -35,15 +38,8 @@ struct Product {
   alignas(32) float B[K][8];
   alignas(32) float D[16][8];
 
-  void run(void* const* lanes) {
-    for (int lane = 0; lane < 32; lane++) {
-      const float* d = static_cast<Mma*>(lanes[lane])->d;
-      int g = lane / 4, t = lane % 4;
-      D[g][2 * t] = d[0];
-      D[g][2 * t + 1] = d[1];
-      D[g + 8][2 * t] = d[2];
-      D[g + 8][2 * t + 1] = d[3];
-    }
+  // a function of its own, since the compiler knows nothing of rounding modes
+  __attribute__((noinline)) void multiply() {
     for (int i = 0; i < 16; i++) {
       Row8 sum;
       memcpy(&sum, D[i], sizeof sum);
@@ -54,6 +50,20 @@ struct Product {
       }
       memcpy(D[i], &sum, sizeof sum);
     }
+  }
+
+  void run(void* const* lanes) {
+    for (int lane = 0; lane < 32; lane++) {
+      const float* d = static_cast<Mma*>(lanes[lane])->d;
+      int g = lane / 4, t = lane % 4;
+      D[g][2 * t] = d[0];
+      D[g][2 * t + 1] = d[1];
+      D[g + 8][2 * t] = d[2];
+      D[g + 8][2 * t + 1] = d[3];
+    }
+    fesetround(FE_TOWARDZERO);  // products are exact
+    multiply();
+    fesetround(FE_TONEAREST);
     for (int lane = 0; lane < 32; lane++) {
       float* d = static_cast<Mma*>(lanes[lane])->d;
       int g = lane / 4, t = lane % 4;

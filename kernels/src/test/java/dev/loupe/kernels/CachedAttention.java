@@ -121,8 +121,9 @@ final class CachedAttention {
           score[key] += term * scale;
           magnitude += Math.abs(term) * scale;
         }
-        // d terms, and two more roundings when the scale and the maximum come in
-        scoreError[key] = (d + 2) * EPS * magnitude;
+        // d terms, of each of which tensor cores cut off 1.5 units in the last place (linear_v4.cuh),
+        // and two more roundings when the scale and the maximum come in
+        scoreError[key] = 3 * (d + 2) * EPS * magnitude;
         max = Math.max(max, score[key]);
       }
       double sum = 0;
@@ -149,6 +150,11 @@ final class CachedAttention {
       return 2 * worstScoreError() + (score.length + 16) * EPS;
     }
 
+    /** Likewise of the sum of p v, which tensor cores may take. */
+    private double valueError() {
+      return 2 * worstScoreError() + 3 * (score.length + 16) * EPS;
+    }
+
     double lseError() {
       return worstScoreError() + sumError() + 4 * EPS * (1 + Math.abs(lse));
     }
@@ -167,12 +173,15 @@ final class CachedAttention {
         magnitude += p[key] * Math.abs(v[base + key * shape.headSize() + i]);
       }
       // f16 keeps no relative precision below its least normal number
-      return 2 * sumError() * magnitude + roundingOf(activations) * magnitude + 0x1p-25;
+      return (sumError() + valueError()) * magnitude + roundingOf(activations) * magnitude + 0x1p-25;
     }
 
-    /** Error of t = scale q.k - lse and so, relatively, of p = exp(t); lse is given in f32. */
+    /**
+     * Error of t = scale q.k - lse and so, relatively, of p = exp(t); lse is given in f32. CUDA's
+     * expf is within 2 ulp of the right float, and so 5 EPS from the result.
+     */
     double exponentError(int key) {
-      return scoreError[key] + EPS * Math.abs(lse) + 4 * EPS * (1 + Math.abs(score[key] - lse));
+      return scoreError[key] + EPS * Math.abs(lse) + 6 * EPS * (1 + Math.abs(score[key] - lse));
     }
 
     double pError(int key, Element stored) {

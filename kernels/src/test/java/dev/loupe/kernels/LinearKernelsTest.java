@@ -273,6 +273,21 @@ class LinearKernelsTest {
     }
   }
 
+  /** Sums that only grow: what tensor cores cut off would add up over all of k. */
+  @Test
+  void f32SumsOfTensorCoresAreShort() {
+    LinearProblem p = new LinearProblem(F32, F32, 3, 3072, 5, SEED);
+    for (float[] values : List.of(p.x, p.w)) {
+      for (int i = 0; i < values.length; i++) {
+        values[i] = Math.abs(values[i]);
+      }
+    }
+    Variant v4 = LinearKernels.VARIANTS.getLast();
+    try (LinearBuffers b = new LinearBuffers(gpu, p, false)) {
+      check(v4, p, false, output(v4, b), (i, sum) -> sum);
+    }
+  }
+
   @Test
   void picksTensorCoresWhereTheyCan() {
     LinearProblem even = new LinearProblem(F32, F32, 1, 8, 4, SEED);
