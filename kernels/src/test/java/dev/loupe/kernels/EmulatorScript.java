@@ -26,13 +26,19 @@ final class EmulatorScript {
    * Runs it in target/sanitizers, the folder of what the scripts build; its output is the message
    * if it fails.
    */
-  static void run(String name, String... arguments) throws IOException, InterruptedException {
+  static void run(String name) throws IOException, InterruptedException {
+    run(name, Path.of("target", "sanitizers"), List.of());
+  }
+
+  /** Likewise in another folder, which is its first argument. */
+  static void run(String name, Path folder, List<String> arguments)
+      throws IOException, InterruptedException {
     assumeTrue(onPath("g++") && onPath("bash"), "no g++ or no bash: the emulator is left out");
-    Path work = Files.createDirectories(Path.of("target", "sanitizers"));
+    Path work = Files.createDirectories(folder);
     Path output = work.resolve(name.replace(".sh", ".log"));
     List<String> command =
         new ArrayList<>(List.of("bash", FOLDER.resolve(name).toString(), work.toString()));
-    command.addAll(List.of(arguments));
+    command.addAll(arguments);
     ProcessBuilder builder = new ProcessBuilder(command);
     builder.redirectErrorStream(true).redirectOutput(output.toFile());
     // The scripts' processes have no business with the stand-in driver of this JVM.
