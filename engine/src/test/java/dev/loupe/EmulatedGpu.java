@@ -27,8 +27,13 @@ public final class EmulatedGpu {
     failKernel(-1, 0);
     loseCard(-1, 0);
     kernelsOff(null);
-    call("emu_revive");
+    revive();
     refusePinned(false);
+  }
+
+  /** Lets contexts open again, as in a new process, after an error that ended CUDA in this one. */
+  static void revive() {
+    call("emu_revive");
   }
 
   /**
