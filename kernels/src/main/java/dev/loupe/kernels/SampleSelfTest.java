@@ -22,6 +22,9 @@ final class SampleSelfTest {
           new SamplingOptions(2, 90, .9, .02, 1.3f, 7),
           // so hot that each of the three or so that are kept is drawn
           new SamplingOptions(1e4f, 3, 1, 0, 1, 8),
+          new SamplingOptions(1e4f, 1, 1, 0, 1, 11),
+          new SamplingOptions(1e4f, 1, 1, 0, 1, 12),
+          new SamplingOptions(1e4f, 1, 1, 0, 1, 13),
           new SamplingOptions(1e4f, 0, .0031, 0, 1, 9),
           new SamplingOptions(6, 0, 1, .8, 1, 1L << 40));
 

@@ -35,6 +35,7 @@ class FirstContactTest {
             }
           };
       if (args.length > 0) {
+        KernelImages.identity(); // reading resources needs the right one
         System.setProperty("java.home", args[0]);
       }
       try {

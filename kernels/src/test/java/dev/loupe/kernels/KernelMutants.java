@@ -119,8 +119,9 @@ final class KernelMutants {
       SelfTest.Finding finding = SelfTest.of(gpu, variant, element);
       return finding.isRight() ? "" : finding.text();
     } catch (GpuException e) {
-      Emulator.revive();
       return "fails: " + e.getMessage();
+    } finally {
+      Emulator.revive();
     }
   }
 

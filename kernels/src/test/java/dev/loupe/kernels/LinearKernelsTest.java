@@ -397,7 +397,7 @@ class LinearKernelsTest {
                   b.x,
                   new QkvAppend(b.target(F32), keys, keys, b.with(0), b.with(0), CACHE)));
       refused(
-          "linear: gemv v1 is not a variant of linear",
+          "linear: gemv v0 is not a variant of linear",
           () -> linear.prepare(GemvKernels.VARIANTS.getFirst(), b.map, b.x, out));
       b.x.close();
       refused("linear v3: x is closed", () -> linear.prepare(v3, b.map, b.x, out));
