@@ -10,6 +10,7 @@ import java.util.List;
 import jcuda.NativePointerObject;
 import jcuda.Pointer;
 import jcuda.driver.JCudaDriver;
+import org.jspecify.annotations.Nullable;
 
 /** Runs probe kernels on arrays, which they read and write. */
 interface ProbeDevice {
@@ -84,7 +85,8 @@ interface ProbeDevice {
       byte[] image = "// emulated".getBytes(StandardCharsets.US_ASCII);
       List<DeviceBuffer> buffers = new ArrayList<>();
       try (Gpu gpu = Gpu.open(0, (file, computeCapability, driver) -> image)) {
-        NativePointerObject[] pointers = new NativePointerObject[arguments.length];
+        // the stand-in wants a null behind the last, to see lists that are too short
+        @Nullable NativePointerObject[] pointers = new NativePointerObject[arguments.length + 1];
         for (int i = 0; i < arguments.length; i++) {
           if (arguments[i] instanceof Integer value) {
             pointers[i] = Pointer.to(new int[] {value});
