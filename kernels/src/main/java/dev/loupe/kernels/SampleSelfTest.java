@@ -97,7 +97,9 @@ final class SampleSelfTest {
   }
 
   private void argmax(SampleKernels kernels, SampleKernels.Logits logits, BitSet among, String of) {
-    DeviceBuffer ids = c.empty(Element.I32, ROWS);
+    int[] poison = new int[ROWS];
+    Arrays.fill(poison, VOCABULARY); // not -1, which can be right
+    DeviceBuffer ids = c.put(poison);
     DeviceBuffer errors = c.empty(Element.I32, ROWS);
     kernels.argmax(logits, c.put(words(among, 1)), ids, errors);
     SamplingOptions greedy = new SamplingOptions(0, 0, 1, 0, 1, 0);
