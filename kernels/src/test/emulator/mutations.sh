@@ -62,7 +62,8 @@ start() {  # NAME FILE SCRIPT
 start unchanged attention_v3.cuh ""  # must survive, or nothing below means anything
 while IFS=$'\t' read -r name file script _; do
   [[ $name == \#* || -z $name ]] && continue
-  [[ $file == attention_v[34].cuh || $file == attention_common.cuh ]] || continue  # the harness runs these kernels
+  # the harness runs v3 and v4
+  [[ $name != v5-* && ($file == attention_v[34].cuh || $file == attention_common.cuh) ]] || continue
   [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
   start "$name" "$file" "$script"
 done <"$here/mutants.tsv"
