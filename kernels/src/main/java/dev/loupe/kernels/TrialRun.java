@@ -71,6 +71,8 @@ final class TrialRun {
           }
           listener.found(i, "fails: " + e.getMessage());
           return i + 1;
+        } catch (RuntimeException e) { // Loupe's own: nobody could use it
+          listener.found(i, "fails: " + e);
         }
       }
       return trials.size();
@@ -118,6 +120,8 @@ final class TrialRun {
       say(out, "end", "" + next);
     } catch (CardFailure | GpuException e) {
       say(out, "card", String.valueOf(e.getMessage()));
+    } catch (Throwable e) { // of this process: no memory, no class; the kernels are not to blame
+      say(out, "card", e.toString());
     }
     Runtime.getRuntime().halt(0); // whatever a failed driver still does
   }
