@@ -68,7 +68,9 @@ class CudaChoiceTest {
     }
   }
 
-  /** The weights are brought to the device by plain kernels; then one choice takes another's place. */
+  /**
+   * The weights are brought to the device by plain kernels; then one choice takes another's place.
+   */
   @ParameterizedTest
   @EnumSource(Precision.class)
   void theTextIsThatOfTheCpu(Precision precision) throws Exception {

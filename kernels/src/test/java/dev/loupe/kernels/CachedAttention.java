@@ -121,7 +121,8 @@ final class CachedAttention {
           score[key] += term * scale;
           magnitude += Math.abs(term) * scale;
         }
-        // d terms, of each of which tensor cores cut off 1.5 units in the last place (linear_v4.cuh),
+        // d terms, of each of which tensor cores cut off 1.5 units in the last place
+        // (linear_v4.cuh),
         // and two more roundings when the scale and the maximum come in
         scoreError[key] = 3 * (d + 2) * EPS * magnitude;
         max = Math.max(max, score[key]);
@@ -173,7 +174,9 @@ final class CachedAttention {
         magnitude += p[key] * Math.abs(v[base + key * shape.headSize() + i]);
       }
       // f16 keeps no relative precision below its least normal number
-      return (sumError() + valueError()) * magnitude + roundingOf(activations) * magnitude + 0x1p-25;
+      return (sumError() + valueError()) * magnitude
+          + roundingOf(activations) * magnitude
+          + 0x1p-25;
     }
 
     /**

@@ -86,7 +86,9 @@ final class KernelMutants {
             .forEach(
                 (variant, why) ->
                     out.println(
-                        "%s: %s: %s".formatted(mutant.name(), variant, why.lines().findFirst().orElse(""))));
+                        "%s: %s: %s"
+                            .formatted(
+                                mutant.name(), variant, why.lines().findFirst().orElse(""))));
       }
     }
   }

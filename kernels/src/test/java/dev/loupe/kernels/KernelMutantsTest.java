@@ -34,8 +34,7 @@ class KernelMutantsTest {
 
   @Test
   void someAreCondemned(@TempDir Path temporary) throws Exception {
-    List<Mutant> some =
-        KernelMutants.all().stream().filter(m -> SOME.contains(m.name())).toList();
+    List<Mutant> some = KernelMutants.all().stream().filter(m -> SOME.contains(m.name())).toList();
     assertEquals(SOME.size(), some.size());
     assertCondemned(some, temporary);
   }

@@ -38,7 +38,9 @@ final class KernelPtx {
         source -> new String(KernelImages.load(jar, source, 11_000, 80), StandardCharsets.UTF_8));
   }
 
-  /** What nvcc makes of the sources, e.g. for {@code compute_75}, of which the jar has cubins alone. */
+  /**
+   * What nvcc makes of the sources, e.g. for {@code compute_75}, of which the jar has cubins alone.
+   */
   static KernelPtx madeFor(String target, Path work) {
     return new KernelPtx(
         KernelImages.built().sources(),

@@ -94,7 +94,8 @@ final class LinearProblem {
       magnitude += Math.abs(product);
     }
     double b = withBias ? bias[output] : 0;
-    // tensor cores cut off 1.5 units in the last place for each product (linear_v4.cuh): over all of
+    // tensor cores cut off 1.5 units in the last place for each product (linear_v4.cuh): over all
+    // of
     // k, or where operands are split over 8 of k with three products each, which ordinary additions
     // join; and hi.hi + hi.lo + lo.hi leaves out 3 * 2^-22 of each product
     double split = 3 * 8 * 1.5 * 0x1p-23 + (in / 8 + 2) * 0x1p-24 + 3 * 0x1p-22;

@@ -18,8 +18,7 @@ import java.util.Objects;
  * need no nvcc. Its first line has the hash of the sources.
  */
 record ProbePtx(String target) {
-  static final List<ProbePtx> ALL =
-      List.of(new ProbePtx("compute_75"), new ProbePtx("compute_80"));
+  static final List<ProbePtx> ALL = List.of(new ProbePtx("compute_75"), new ProbePtx("compute_80"));
 
   /** Where probes.cu is, and where the headers are that it includes. */
   static final Path PROBES = Path.of("src", "test", "cuda");
