@@ -166,6 +166,7 @@ class CudaDeviceTest {
     assertEquals(
         "v1@64 v1@128 v2@64 v2@128 v2@256 v2@512 v2@1024 v3@64 v3@128"
             + " softmax@64 softmax@128 softmax@256 softmax@512 softmax@1024"
+            + " v0_activate@64 v0_activate@128 v0_activate@256"
             + " activate@64 activate@128 activate@256",
         String.join(" ", ran));
   }
@@ -347,7 +348,7 @@ class CudaDeviceTest {
     }
     assertTrue(device.candidates(Operation.ATTENTION, Precision.INT8).isEmpty());
     assertEquals(
-        List.of("gemv"),
+        List.of("gemv_v0", "gemv"),
         device.candidates(Operation.LINEAR, Precision.INT8).stream().map(Candidate::name).toList());
   }
 
