@@ -93,9 +93,9 @@ class KernelImageTest {
     public static void main(String[] args) throws Exception {
       try (Gpu gpu = Emulator.open()) {
         Emulator.holdLoads(true);
-        Thread loads = new Thread(() -> gpu.load(List.of("pointwise")));
+        Thread loads = new Thread(() -> gpu.kernel("pointwise", "pointwise_convert_f32"));
         loads.start();
-        while (Emulator.holdLoads(true) == 0) {
+        while (Emulator.holdLoads(true) == 0 && loads.isAlive()) {
           Thread.sleep(1);
         }
         System.gc();
