@@ -34,6 +34,7 @@ void replay(const std::string& kernel, emu::Record r) {
       break;
     }
   }
+  parameters.push_back(nullptr);  // where the list ends
   launch_with(kernel.c_str(), r.grid, r.block, r.shared_bytes, parameters.data(), r.cooperative);
   for (size_t i = 0; i < buffers.size(); i++) compare(*buffers[i], r.memory[i].after, i);
 }

@@ -101,7 +101,7 @@ class CudaProcessTest {
         "the compiled kernels of this copy of Loupe are damaged (layernorm.sm_80.cubin.xz: its 5000"
             + " bytes are not those that were packed): build or download it again";
     Map<String, String> environment = Map.of("LOUPE_CACHE", folder.resolve("cache").toString());
-    child.run(generate(damaged, "-n", 2, "--backend", "cuda"), environment).refused(4, why);
+    child.run(generate(damaged, "-q", "-n", 2, "--backend", "cuda"), environment).refused(4, why);
     Ran ran = child.run(generate(damaged, "-n", 2), environment);
     assertEquals(0, ran.code(), ran.err());
     assertFalse(ran.out().isEmpty());
@@ -117,7 +117,7 @@ class CudaProcessTest {
             "EMU_COMPUTE_CAPABILITY", "87",
             "EMU_JIT", "0");
     String why = "the driver's compiler, libnvidia-ptxjitcompiler, is not installed";
-    child.run(generate(List.of(), "-n", 2, "--backend", "cuda"), environment).refused(4, why);
+    child.run(generate(List.of(), "-q", "-n", 2, "--backend", "cuda"), environment).refused(4, why);
     Ran ran = child.run(generate(List.of(), "-n", 2), environment);
     assertEquals(0, ran.code(), ran.err());
     assertFalse(ran.out().isEmpty());

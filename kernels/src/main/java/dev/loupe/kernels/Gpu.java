@@ -680,6 +680,7 @@ public final class Gpu implements AutoCloseable {
           CUresult.CUDA_ERROR_NOT_INITIALIZED,
           CUresult.CUDA_ERROR_DEINITIALIZED,
           CUresult.CUDA_ERROR_INVALID_CONTEXT,
+          CUresult.CUDA_ERROR_JIT_COMPILER_NOT_FOUND,
           CUresult.CUDA_ERROR_OUT_OF_MEMORY ->
           true;
       default -> false;

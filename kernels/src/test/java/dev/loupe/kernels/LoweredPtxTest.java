@@ -12,8 +12,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.List;
-import java.util.Set;
 import java.util.regex.Pattern;
 import jcuda.nvptxcompiler.JNvPTXCompiler;
 import jcuda.nvptxcompiler.nvPTXCompileResult;
@@ -53,7 +53,7 @@ class LoweredPtxTest {
     byte[] ptx = KernelImagesTest.load(source, PTX);
     List<String> kernels = entries(ptx);
     assertTrue(kernels.getFirst().startsWith(source), kernels.toString());
-    for (String kernel : Set.of(kernels.getFirst(), kernels.getLast())) {
+    for (String kernel : new LinkedHashSet<>(List.of(kernels.getFirst(), kernels.getLast()))) {
       byte[] alone = PtxText.only(ptx, kernel);
       assertEquals(List.of(kernel), entries(alone));
       assertEquals("", compile(Arrays.copyOf(alone, alone.length + 1), "sm_80"), kernel);
