@@ -113,6 +113,8 @@ extern Calls calls;
 /** Frees the allocations of a context (null: of all); called where a context is destroyed. */
 void memory_free_all(const void* context);
 void modules_free_all(const void* context);
+/** Ends the streams of a context, and with them the captures that they began. */
+void streams_free_all(const void* context);
 /** The context that is current in the calling thread. */
 const void* current_context();
 

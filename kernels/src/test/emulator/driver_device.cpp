@@ -57,6 +57,7 @@ long long number(const char* variable, long long otherwise) {
 
 void destroyed(Context* context) {
   streams_finish();
+  streams_free_all(context);
   memory_free_all(context);
   modules_free_all(context);
   device_memory_context(-1);

@@ -38,6 +38,7 @@ struct Stream {
   unsigned flags;
   std::shared_ptr<Capture> capture;  // null: not capturing
   size_t number;                     // in the order of creation
+  const void* context;
   std::deque<Step> queue = {};       // what has not run yet
   size_t done = 0;
   Clock next = {};
@@ -102,6 +103,18 @@ static void run_all(bool blocking_only) {
 CUresult streams_finish() {
   run_all(false);
   return sticky_error;
+}
+
+void streams_free_all(const void* context) {
+  for (auto s = streams.begin(); s != streams.end();) {
+    if ((*s)->context != context) {
+      ++s;
+      continue;
+    }
+    if ((*s)->capture) (*s)->capture->invalid = true;  // a stream of another context may have joined it
+    delete *s;
+    s = streams.erase(s);
+  }
 }
 
 /** The stream that was captured goes first, the others where it waits for them; so late streams meet in a graph too. */
@@ -233,7 +246,7 @@ DRIVER_API cuStreamCreate(Stream** stream, unsigned flags) {
   calls.objects++;
   if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
   static size_t made = 0;
-  *stream = new Stream{flags, nullptr, made++};
+  *stream = new Stream{flags, nullptr, made++, current_context()};
   streams.insert(*stream);
   return CUDA_SUCCESS;
 }

@@ -22,6 +22,7 @@ typedef uint64_t CUdeviceptr;
 extern "C" {
 int cuInit(unsigned);
 int cuCtxCreate_v2(void** context, unsigned flags, int device);
+int cuCtxDestroy_v2(void* context);
 int cuCtxSynchronize();
 int cuMemAlloc_v2(CUdeviceptr*, size_t);
 int cuMemFree_v2(CUdeviceptr);

@@ -30,13 +30,15 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned);
 int cuMemFreeHost(void* memory);
 int cuStreamQuery(void* stream);
 int cuModuleUnload(void* module);
+int emu_lose_card(long long after, int error);
+int emu_revive();
 int emu_card(int compute_capability, int driver_version, int devices, long long memory);
 }
 
 namespace {
 
 const int UNSUPPORTED = 900, INVALIDATED = 901, UNMATCHED = 903, UNJOINED = 904, ISOLATION = 905, IMPLICIT = 906,
-          CAPTURED_EVENT = 907;
+          CAPTURED_EVENT = 907, ECC = 214;
 
 /** Two streams and two events. */
 struct Streams {
@@ -180,6 +182,22 @@ CASE(self_late_branch_of_a_graph) {
   }
   cuGraphDestroy(s.graph);
   s.graph = nullptr;
+}
+
+CASE(self_a_lost_context_takes_its_capture_along) {
+  void *context, *stream, *graph;
+  CUdeviceptr memory;
+  emu_revive();  // other cases lose their card, too
+  check(cuCtxCreate_v2(&context, 0, 0), "cuCtxCreate");
+  check(cuStreamCreate(&stream, 0), "cuStreamCreate");
+  check(cuStreamBeginCapture_v2(stream, 1), "begin");
+  emu_lose_card(0, ECC);
+  expect_equal("the card is lost", cuStreamEndCapture(stream, &graph), ECC);
+  expect_equal("end", cuStreamEndCapture(stream, &graph), ECC);
+  expect_equal("destroy", cuCtxDestroy_v2(context), ECC);
+  emu_revive();
+  check(cuMemAlloc_v2(&memory, 4), "nothing is captured any more");
+  check(cuMemFree_v2(memory), "free");
 }
 
 CASE(self_capture_refuses) {

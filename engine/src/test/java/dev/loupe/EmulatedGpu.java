@@ -1,11 +1,20 @@
 package dev.loupe;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Assumptions;
 
@@ -29,6 +38,39 @@ public final class EmulatedGpu {
     kernelsOff(null);
     revive();
     refusePinned(false);
+    KeptVerdicts.restore();
+  }
+
+  /**
+   * The verdicts on the emulated cards, which a test's failing kernel has deleted: with them the
+   * next test does not test all kernels again.
+   */
+  private static final class KeptVerdicts {
+    private static final Map<Path, byte[]> KEPT = new HashMap<>();
+
+    static synchronized void restore() {
+      String cache = System.getenv("LOUPE_CACHE");
+      if (cache == null || !Files.isDirectory(Path.of(cache, "cards"))) {
+        return;
+      }
+      Path cards = Path.of(cache, "cards");
+      try (Stream<Path> files = Files.list(cards)) {
+        for (Path file : files.filter(f -> f.toString().endsWith(".verdicts")).toList()) {
+          KEPT.putIfAbsent(file, Files.readAllBytes(file));
+        }
+        for (Map.Entry<Path, byte[]> kept : KEPT.entrySet()) {
+          if (!Files.exists(kept.getKey())) {
+            Path part = Files.createTempFile(cards, "kept-", ".part");
+            Files.write(part, kept.getValue());
+            Files.move(part, kept.getKey(), StandardCopyOption.ATOMIC_MOVE);
+          }
+        }
+      } catch (NoSuchFileException _) {
+        // another JVM's test has deleted it between the two calls; its own reset restores it
+      } catch (IOException e) {
+        throw new UncheckedIOException(e);
+      }
+    }
   }
 
   /** Lets contexts open again, as in a new process, after an error that ended CUDA in this one. */

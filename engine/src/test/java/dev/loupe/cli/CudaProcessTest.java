@@ -15,6 +15,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -304,15 +305,20 @@ class CudaProcessTest {
     Ran known = child.run(cuda, whole).well();
     assertEquals(text, known.out());
     assertFalse(known.err().contains("first contact"), known.err());
+    List<String> cards = new ArrayList<>(verdicts(cache)); // some of other tests' cards
 
     // f16 was not compared yet, and its kernels were right when they were tested
     List<String> halves = generate(List.of(), "-q", "-n", 4, "--backend", "cuda", "--dtype", "f16");
     child
         .run(halves, broken(cache, "linear_v4_f16"))
         .refused(4, "computes this model otherwise than the CPU", "the verdicts", "were deleted");
+    assertEquals(cards.size() - 1, verdicts(cache).size(), "this card is not trusted any more");
+    cards.removeAll(verdicts(cache));
+    String card = cards.getFirst().replace(".verdicts", "");
     assertTrue(
-        Ran.names(cache.resolve("cards")).stream().allMatch(name -> name.endsWith(".lock")),
-        "nothing is trusted any more");
+        Ran.names(cache.resolve("cards")).stream()
+            .allMatch(name -> !name.startsWith(card) || name.endsWith(".lock")),
+        "nor what was compared on it");
 
     Ran others = child.run(cuda, broken(cache, "linear_v4", "attention_v3")).well();
     assertTrue(others.err().contains("first contact with"), others.err());
@@ -328,6 +334,12 @@ class CudaProcessTest {
     assertEquals(text, none.out());
     assertTrue(none.err().contains("not the GPU: " + why), none.err());
     child.run(cuda, broken(cache, all)).refused(4, why);
+  }
+
+  private static List<String> verdicts(Path cache) throws IOException {
+    return Ran.names(cache.resolve("cards")).stream()
+        .filter(name -> name.endsWith(".verdicts"))
+        .toList();
   }
 
   /** A cache of its own, in which first contact was made already. */

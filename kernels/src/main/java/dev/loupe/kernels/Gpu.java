@@ -635,7 +635,7 @@ public final class Gpu implements AutoCloseable {
           hasContext
               ? "; the GPU must be closed" + (last == null ? "" : ", it last ran " + last)
               : "; no GPU can be used in this process any more";
-      message += hasContext && last != null && !isOfTheCard(rc) ? choice.distrust() : "";
+      message += hasContext && last != null && blamesKernel(rc) ? choice.distrust() : "";
     }
     return new GpuException(message);
   }
@@ -667,6 +667,11 @@ public final class Gpu implements AutoCloseable {
           true;
       default -> false;
     };
+  }
+
+  /** True for errors that a kernel brings about; CUDA_ERROR_UNKNOWN says nothing of the cause. */
+  private static boolean blamesKernel(int rc) {
+    return isSticky(rc) && !isOfTheCard(rc) && rc != CUresult.CUDA_ERROR_UNKNOWN;
   }
 
   /** True for errors that no kernel brings about: the card, its memory or its driver did. */
