@@ -11,6 +11,7 @@ import dev.loupe.weights.Vocabulary;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
@@ -90,7 +91,7 @@ final class ConvertCommand implements Callable<Integer> {
             out,
             progress -> Gpt2Gguf.write(checkpoint, vocabulary, type, out, progress));
       } else {
-        Optional<byte[]> tokenizer = Tokenizer.json(checkpoint, Home.gpt2Tokenizer());
+        Map<String, byte[]> tokenizer = Tokenizer.files(checkpoint, Home.gpt2Tokenizer());
         WeightsCommand.writing(
             bar,
             terminal,

@@ -20,15 +20,25 @@ public record CharSpan(int start, int end) {
   }
 
   /**
-   * The span of each token in {@link Tokenizer#decode} of all of them.
+   * The span of each token in {@link Tokenizer#decode} of all of them, without special tokens.
    *
    * @throws IllegalArgumentException if no token has one of the ids
    */
   public static List<CharSpan> of(Tokenizer tokenizer, int[] ids) {
+    return of(tokenizer, ids, false);
+  }
+
+  /**
+   * Likewise.
+   *
+   * @param special whether special tokens are part of the text
+   */
+  public static List<CharSpan> of(Tokenizer tokenizer, int[] ids, boolean special) {
     ByteArrayOutputStream text = new ByteArrayOutputStream();
+    TextBytes bytes = new TextBytes(tokenizer, special);
     int[] ends = new int[ids.length]; // in bytes
     for (int i = 0; i < ids.length; i++) {
-      text.writeBytes(tokenizer.textBytes(ids[i]));
+      text.writeBytes(bytes.next(ids[i]));
       ends[i] = text.size();
     }
     int[] characters = characterOfEachByte(text.toByteArray());
