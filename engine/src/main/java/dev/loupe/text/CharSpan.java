@@ -1,7 +1,10 @@
 package dev.loupe.text;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import java.io.ByteArrayOutputStream;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 
 /**
@@ -49,7 +52,22 @@ public record CharSpan(int start, int end) {
       spans.add(new CharSpan(first, end == start ? first : characters[end - 1] + 1));
       start = end;
     }
+    if (tokenizer.cleansUp()) {
+      int[] kept = keptBefore(text.toString(UTF_8));
+      spans.replaceAll(span -> new CharSpan(kept[span.start], kept[span.end]));
+    }
     return spans;
+  }
+
+  /** [code points + 1]: how many code points before each are not taken out as spaces. */
+  private static int[] keptBefore(String text) {
+    BitSet gone = CleanUp.spaces(text);
+    int[] kept = new int[text.codePointCount(0, text.length()) + 1];
+    for (int at = 0, c = 0; at < text.length(); c++) {
+      kept[c + 1] = kept[c] + (gone.get(at) ? 0 : 1);
+      at += Character.charCount(text.codePointAt(at));
+    }
+    return kept;
   }
 
   /** [bytes + 1]: the index of the code point that a byte is part of; their number at the end. */

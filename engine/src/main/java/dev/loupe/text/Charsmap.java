@@ -30,9 +30,9 @@ final class Charsmap {
    *
    * @throws IllegalArgumentException if one leads out of the array: native code would end with it
    */
-  Charsmap(byte[] blob) {
-    ByteBuffer in = ByteBuffer.wrap(blob).order(ByteOrder.LITTLE_ENDIAN);
-    int size = blob.length < Integer.BYTES ? -1 : in.getInt();
+  Charsmap(ByteBuffer blob) {
+    ByteBuffer in = blob.duplicate().order(ByteOrder.LITTLE_ENDIAN);
+    int size = in.remaining() < Integer.BYTES ? -1 : in.getInt();
     if (size < Integer.BYTES || size % Integer.BYTES != 0 || size > in.remaining()) {
       throw damaged();
     }

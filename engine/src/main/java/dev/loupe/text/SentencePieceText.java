@@ -4,7 +4,6 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import dev.loupe.weights.SentencePieceModel;
 import dev.loupe.weights.SentencePieceModel.Piece;
-import dev.loupe.weights.SentencePieceModel.Type;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -30,10 +29,10 @@ final class SentencePieceText {
    */
   SentencePieceText(SentencePieceModel model) {
     this.model = model;
-    charsmap = model.charsmap().length == 0 ? null : new Charsmap(model.charsmap());
+    charsmap = model.charsmap().hasRemaining() ? new Charsmap(model.charsmap()) : null;
     userDefined = new ArrayList<>();
     for (Piece piece : model.pieces()) {
-      if (piece.type() == Type.USER_DEFINED) {
+      if (piece.type() == SentencePieceModel.Type.USER_DEFINED) {
         userDefined.add(piece.text().getBytes(UTF_8));
       }
     }

@@ -2,6 +2,7 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.CharBuffer;
 import java.nio.charset.CharsetDecoder;
@@ -25,6 +26,7 @@ public final class StreamDecoder {
   private byte[] waiting = {}; // at most three: the beginning of a character
 
   private TextBytes text;
+  private final CleanUp cleanUp = new CleanUp();
 
   /** A decoder at the beginning of a text, without special tokens. */
   public StreamDecoder(Tokenizer tokenizer) {
@@ -48,8 +50,12 @@ public final class StreamDecoder {
    * @throws IllegalArgumentException if no token has one of the ids
    */
   public void skip(int[] ids) {
+    ByteArrayOutputStream known = new ByteArrayOutputStream();
     for (int id : ids) {
-      var _ = text.next(id);
+      known.writeBytes(text.next(id));
+    }
+    if (tokenizer.cleansUp()) {
+      cleanUp.skip(known.toString(UTF_8));
     }
   }
 
@@ -61,7 +67,8 @@ public final class StreamDecoder {
    * @throws IllegalArgumentException if no token has this id
    */
   public String push(int id) {
-    return push(text.next(id));
+    String piece = push(text.next(id));
+    return tokenizer.cleansUp() ? cleanUp.push(piece) : piece;
   }
 
   /** Takes the next bytes; returns the characters that they complete. */
@@ -77,6 +84,9 @@ public final class StreamDecoder {
    */
   public String finish() {
     String rest = decode(new byte[0], true);
+    if (tokenizer.cleansUp()) {
+      rest = cleanUp.push(rest) + cleanUp.finish();
+    }
     decoder.reset();
     text = new TextBytes(tokenizer, special);
     return rest;

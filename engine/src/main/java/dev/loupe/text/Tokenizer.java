@@ -43,6 +43,7 @@ public final class Tokenizer implements AutoCloseable {
   private final @Nullable SentencePieceText sentencePiece;
   private final UnaryOperator<String> before;
   private final boolean everyPart;
+  private final boolean cleansUp;
   private final boolean spellsBytes; // and leaves out what has no token, without a word
   private final int modelSize;
   private final int[] nativeIds; // of the numbers that the encoder gives from there on
@@ -71,6 +72,7 @@ public final class Tokenizer implements AutoCloseable {
     ofNormalized = new AddedTokens(second);
     before = found.before();
     everyPart = found.everyPart();
+    cleansUp = found.cleansUp();
     boolean bpe = !json.isWithoutMerges();
     int unknownToken = json.unknown();
     spellsBytes = bpe && byteLevel && json.model == TokenizerJson.Model.BPE && unknownToken < 0;
@@ -221,7 +223,7 @@ public final class Tokenizer implements AutoCloseable {
         inForce.put("in front of a text", front.getFirst() + ", by add_bos_token");
       }
       return new TokenizerFolder.Found(
-          json, null, UnaryOperator.identity(), true, "", front, List.of(), inForce);
+          json, null, UnaryOperator.identity(), true, false, "", front, List.of(), inForce);
     } catch (IllegalArgumentException e) {
       throw unusable(source, e);
     }
@@ -498,7 +500,13 @@ public final class Tokenizer implements AutoCloseable {
     for (int id : ids) {
       bytes.writeBytes(text.next(id));
     }
-    return bytes.toString(UTF_8);
+    String decoded = bytes.toString(UTF_8);
+    return cleansUp ? CleanUp.clean(decoded) : decoded;
+  }
+
+  /** Whether some spaces are taken out of the text of tokens. */
+  boolean cleansUp() {
+    return cleansUp;
   }
 
   /** Frees the native memory, once encodings under way are done. May be called again. */

@@ -8,7 +8,6 @@ import com.google.gson.JsonPrimitive;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.SentencePieceModel;
 import dev.loupe.weights.SentencePieceModel.Piece;
-import dev.loupe.weights.SentencePieceModel.Type;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.text.Normalizer;
@@ -37,6 +36,7 @@ import org.jspecify.annotations.Nullable;
  */
 final class TokenizerFolder {
   private static final String END_OF_TEXT = "<|endoftext|>";
+  private static final String CLEAN_UP = "clean_up_tokenization_spaces";
   private static final String VOCAB_TXT = "vocab.txt";
   private static final List<String> SENTENCE_PIECE =
       List.of("spiece.model", "tokenizer.model", "sentencepiece.bpe.model");
@@ -84,6 +84,7 @@ final class TokenizerFolder {
    * @param sentencePiece the model that it was made from, if it was one
    * @param before what its class does to a text before all else
    * @param everyPart whether each part between added tokens gets a space in front, or the first only
+   * @param cleansUp whether text is shown without spaces before punctuation
    * @param className what transformers opens it with; perhaps empty
    * @param front spellings of the tokens in front of a text
    * @param notes for the user, one sentence each
@@ -94,6 +95,7 @@ final class TokenizerFolder {
       @Nullable SentencePieceModel sentencePiece,
       UnaryOperator<String> before,
       boolean everyPart,
+      boolean cleansUp,
       String className,
       List<String> front,
       List<String> notes,
@@ -362,8 +364,8 @@ final class TokenizerFolder {
     }
     for (int id = 0; id < model.pieces().size(); id++) {
       Piece piece = model.pieces().get(id);
-      if (piece.type() == Type.CONTROL || piece.type() == Type.USER_DEFINED) {
-        boolean special = piece.type() == Type.CONTROL;
+      if (piece.type() == SentencePieceModel.Type.CONTROL || piece.type() == SentencePieceModel.Type.USER_DEFINED) {
+        boolean special = piece.type() == SentencePieceModel.Type.CONTROL;
         json.added().add(new AddedToken(piece.text(), id, special, false, false, false, !special));
       }
     }
@@ -423,13 +425,13 @@ final class TokenizerFolder {
   private static List<String> merges(SentencePieceModel model) {
     Map<String, Piece> normal = new HashMap<>();
     for (Piece piece : model.pieces()) {
-      if (piece.type() == Type.NORMAL) {
+      if (piece.type() == SentencePieceModel.Type.NORMAL) {
         normal.put(piece.text(), piece);
       }
     }
     List<Piece> ordered =
         model.pieces().stream()
-            .filter(piece -> piece.type() == Type.NORMAL)
+            .filter(piece -> piece.type() == SentencePieceModel.Type.NORMAL)
             .sorted(Comparator.comparing(Piece::score, Comparator.reverseOrder()))
             .toList();
     List<String> merges = new ArrayList<>();
@@ -559,10 +561,11 @@ final class TokenizerFolder {
     if (!front.isEmpty()) {
       inForce.put("in front of a text", "%s, by %s".formatted(String.join(" ", front), by));
     }
-    if (settings.flag("clean_up_tokenization_spaces", false) && !json.isByteLevel()) {
-      notes.add(
-          "clean_up_tokenization_spaces in tokenizer_config.json is not followed: it changes how"
-              + " text is shown, not what the model reads");
+    boolean cleansUp =
+        settings.flag(CLEAN_UP, false)
+            && json.model != TokenizerJson.Model.BPE; // whose text has its own spaces
+    if (cleansUp) {
+      inForce.put(CLEAN_UP, from(true, CLEAN_UP));
     }
     String className = settings.className();
     boolean everyPart = !className.equals("LlamaTokenizer") || settings.flag("legacy", false);
@@ -573,6 +576,7 @@ final class TokenizerFolder {
         pieces,
         before,
         everyPart,
+        cleansUp,
         className,
         front,
         List.copyOf(notes),

@@ -14,6 +14,7 @@ import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Vocabulary;
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -584,7 +585,7 @@ final class TokenizerJson {
             throw new IllegalArgumentException("its %s is %s".formatted(what, type));
           }
           if (type.equals("Precompiled")) {
-            var _ = new Charsmap(base64(one));
+            var _ = new Charsmap(ByteBuffer.wrap(base64(one)));
           }
           if (one.get("pattern") instanceof JsonObject pattern && pattern.has("Regex")) {
             SafePattern.check(pattern.get("Regex").getAsString());

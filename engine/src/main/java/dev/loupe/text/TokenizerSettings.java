@@ -169,12 +169,8 @@ final class TokenizerSettings {
     Path tokens = folder.resolve(ADDED);
     for (Map.Entry<String, JsonElement> entry : object(tokens).entrySet()) {
       String content = entry.getKey();
-      AddedToken known =
-          named().stream()
-              .map(Named::token)
-              .filter(token -> token.content().equals(content))
-              .findFirst()
-              .orElseGet(() -> AddedToken.plain(content, -1, false));
+      boolean special =
+          named().stream().anyMatch(token -> token.token.content().equals(content));
       int id;
       try {
         id = entry.getValue().getAsInt();
@@ -182,7 +178,7 @@ final class TokenizerSettings {
         throw new CheckpointException(
             "%s: \"%s\" has no id that makes sense".formatted(tokens, content), e);
       }
-      if (added.put(id, known.withId(id)) != null) {
+      if (added.put(id, AddedToken.plain(content, id, special)) != null) {
         throw new CheckpointException("%s gives id %d twice".formatted(tokens, id));
       }
     }
@@ -238,7 +234,7 @@ final class TokenizerSettings {
 
   private static boolean flag(JsonObject json, String name, boolean otherwise) {
     JsonElement value = json.get(name);
-    return value == null || value.isJsonNull() ? otherwise : value.getAsBoolean();
+    return (value == null || value.isJsonNull()) ? otherwise : value.getAsBoolean();
   }
 
   /** The class that transformers opens the tokenizer with, without {@code Fast}; perhaps empty. */

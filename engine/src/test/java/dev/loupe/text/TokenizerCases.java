@@ -6,7 +6,7 @@ import com.google.gson.JsonParser;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
@@ -25,18 +25,16 @@ public final class TokenizerCases {
    *
    * @param withSpecial the ids of the plain call, which may put tokens in front and behind
    */
-  public record Text(String text, int[] ids, int[] withSpecial, String decoded) {}
+  public record Text(String text, List<Integer> ids, List<Integer> withSpecial, String decoded) {}
 
   /** What stands before the ids of every text. */
-  public static int[] front(List<Text> texts) {
-    Text text = texts.stream().filter(some -> some.ids.length > 0).findFirst().orElseThrow();
-    int[] ids = text.ids;
-    for (int n = 0; n + ids.length <= text.withSpecial.length; n++) {
-      if (Arrays.equals(ids, 0, ids.length, text.withSpecial, n, n + ids.length)) {
-        return Arrays.copyOf(text.withSpecial, n);
-      }
+  public static List<Integer> front(List<Text> texts) {
+    Text text = texts.stream().filter(some -> !some.ids.isEmpty()).findFirst().orElseThrow();
+    int at = Collections.indexOfSubList(text.withSpecial, text.ids);
+    if (at < 0) {
+      throw new AssertionError("the ids of " + text + " are not among those of the plain call");
     }
-    throw new AssertionError("the ids of " + text + " are not among those of the plain call");
+    return text.withSpecial.subList(0, at);
   }
 
   /** The folders, or none with the reason why they are not tried. */
@@ -64,8 +62,8 @@ public final class TokenizerCases {
         .toList();
   }
 
-  private static int[] ids(JsonObject text, String name) {
-    return text.getAsJsonArray(name).asList().stream().mapToInt(JsonElement::getAsInt).toArray();
+  private static List<Integer> ids(JsonObject text, String name) {
+    return text.getAsJsonArray(name).asList().stream().map(JsonElement::getAsInt).toList();
   }
 
   /** Copies a folder's files, but not what is expected of them. */

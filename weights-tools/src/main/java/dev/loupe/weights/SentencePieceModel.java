@@ -1,6 +1,7 @@
 package dev.loupe.weights;
 
 import java.lang.foreign.Arena;
+import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -29,7 +30,7 @@ public record SentencePieceModel(
     int unknown,
     String unknownText,
     boolean byteFallback,
-    byte[] charsmap,
+    ByteBuffer charsmap,
     boolean dummyPrefix,
     boolean removeSpaces,
     boolean spaceAsSuffix,
@@ -60,6 +61,7 @@ public record SentencePieceModel(
 
   public SentencePieceModel {
     pieces = List.copyOf(pieces);
+    charsmap = charsmap.asReadOnlyBuffer();
   }
 
   /** The settings while they are read, with the format's defaults. */
@@ -184,7 +186,7 @@ public record SentencePieceModel(
         of.unknown,
         of.unknownText,
         of.byteFallback,
-        of.charsmap,
+        ByteBuffer.wrap(of.charsmap),
         of.dummyPrefix,
         of.removeSpaces,
         of.spaceAsSuffix,

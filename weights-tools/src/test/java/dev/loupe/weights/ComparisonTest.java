@@ -68,7 +68,7 @@ class ComparisonTest {
       Gpt2Safetensors.write(
           checkpoint,
           java.util.Optional.of(DType.F32),
-          java.util.Optional.empty(),
+          java.util.Map.of(),
           f32,
           Progress.NONE);
     }
