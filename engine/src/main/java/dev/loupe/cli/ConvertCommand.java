@@ -104,7 +104,8 @@ final class ConvertCommand implements Callable<Integer> {
             progress -> Gpt2Safetensors.write(checkpoint, plain, tokenizer, out, progress));
         if (!tokenizer.isEmpty()) {
           boolean isFolder = Files.isDirectory(out);
-          Path folder = isFolder ? out : out.toAbsolutePath().getParent();
+          Path parent = out.toAbsolutePath().getParent();
+          Path folder = isFolder || parent == null ? out : parent;
           List<Path> written = new ArrayList<>();
           for (String name : tokenizer.keySet()) {
             written.add(folder.resolve(name));

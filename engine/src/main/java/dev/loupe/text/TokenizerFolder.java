@@ -171,6 +171,7 @@ final class TokenizerFolder {
         return ofWords(TokenizerJson.readVocabTxt(words));
       }
       if (pieces != null) {
+        TokenizerJson.refusePointer(pieces);
         return ofPieces(SentencePieceModel.read(pieces), pieces);
       }
     } catch (IllegalArgumentException | IllegalStateException | UnsupportedOperationException e) {

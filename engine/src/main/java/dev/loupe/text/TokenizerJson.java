@@ -14,11 +14,13 @@ import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Vocabulary;
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -44,6 +46,7 @@ final class TokenizerJson {
           "end_of_word_suffix",
           "max_input_chars_per_word");
 
+  private static final byte[] LFS_POINTER = "version https://git-lfs".getBytes(UTF_8);
   private static final String GPT2_PATTERN =
       "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -492,6 +495,7 @@ final class TokenizerJson {
   }
 
   private static void read(Path file, Reading reading) throws CheckpointException {
+    refusePointer(file);
     try (BufferedReader in = Files.newBufferedReader(file, UTF_8)) {
       reading.run(in);
     } catch (CharacterCodingException e) {
@@ -506,6 +510,22 @@ final class TokenizerJson {
       String message = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
       message = message.replaceFirst("Use JsonReader.* to accept malformed", "malformed");
       throw new CheckpointException("%s: not a usable tokenizer: %s".formatted(file, message), e);
+    }
+  }
+
+  /** Refuses what Git leaves in the place of a large file that was not fetched. */
+  static void refusePointer(Path file) throws CheckpointException {
+    byte[] begin = new byte[LFS_POINTER.length];
+    try (InputStream in = Files.newInputStream(file)) {
+      if (in.readNBytes(begin, 0, begin.length) == begin.length
+          && Arrays.equals(begin, LFS_POINTER)) {
+        throw new CheckpointException(
+            "%s is a pointer of Git LFS, not the file: get it with git lfs pull".formatted(file));
+      }
+    } catch (CheckpointException e) {
+      throw e;
+    } catch (IOException e) {
+      throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
     }
   }
 
@@ -537,6 +557,13 @@ final class TokenizerJson {
     if ((model == Model.UNIGRAM) == scores.isEmpty()) {
       throw new IllegalArgumentException(
           "its model.vocab is not that of a %s model".formatted(model.type));
+    }
+    for (String affix : List.of("continuing_subword_prefix", "end_of_word_suffix")) {
+      JsonElement value = settings.get(affix);
+      boolean isGiven = value != null && !value.isJsonNull() && !value.getAsString().isEmpty();
+      if (isGiven && isByteLevel()) {
+        throw new IllegalArgumentException("its %s is not empty, as in GPT-2".formatted(affix));
+      }
     }
     check(normalizer, "normalizer", NORMALIZERS);
     check(preTokenizer, "pre_tokenizer", PRE_TOKENIZERS);

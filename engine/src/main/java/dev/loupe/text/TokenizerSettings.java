@@ -108,6 +108,7 @@ final class TokenizerSettings {
     if (!Files.exists(file)) {
       return new JsonObject();
     }
+    TokenizerJson.refusePointer(file);
     try {
       if (Files.size(file) > MAX_BYTES) {
         throw new CheckpointException("%s is too large for settings".formatted(file));
