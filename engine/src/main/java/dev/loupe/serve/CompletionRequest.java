@@ -156,7 +156,13 @@ record CompletionRequest(
 
   /** What to run for one of the prompts. */
   Request request(int[] prompt) {
-    Request request = Request.ids(prompt).special(special).tokens(tokens).samples(n).sampling(sampling).stops(stops);
+    Request request =
+        Request.ids(prompt)
+            .special(special)
+            .tokens(tokens)
+            .samples(n)
+            .sampling(sampling)
+            .stops(stops);
     return logprobs < 0 ? request : request.logprobs(logprobs);
   }
 

@@ -95,7 +95,8 @@ final class Completions {
       for (int p = 0; p < request.prompts().size(); p++) {
         for (Generation run : run(p)) {
           JsonObject choice =
-              new Choice(loupe.tokenizer(), run, request.special()).json(request, p * request.n() + run.sample());
+              new Choice(loupe.tokenizer(), run, request.special())
+                  .json(request, p * request.n() + run.sample());
           if (request.stream()) {
             choice.addProperty("text", echoed(p, run.sample(), ""));
             chunk(choice);

@@ -189,7 +189,9 @@ final class SafePattern {
         }
       }
       if (many && cost.repetitions > 0) {
-        if (c == '+' && pattern.charAt(at - 2) != ')' && "*+?}".indexOf(pattern.charAt(at - 2)) >= 0) {
+        if (c == '+'
+            && pattern.charAt(at - 2) != ')'
+            && "*+?}".indexOf(pattern.charAt(at - 2)) >= 0) {
           continue; // possessive: it takes nothing back
         }
         throw refused();

@@ -17,8 +17,8 @@ import java.util.List;
  */
 final class Spelling {
   private static final String[] CLEANED = {
-    " .", ".", " ?", "?", " !", "!", " ,", ",", " ' ", "'", " n't", "n't", " 'm", "'m",
-    " do not", " don't", " 's", "'s", " 've", "'ve", " 're", "'re"
+    " .", ".", " ?", "?", " !", "!", " ,", ",", " ' ", "'", " n't", "n't", " 'm", "'m", " do not",
+    " don't", " 's", "'s", " 've", "'ve", " 're", "'re"
   };
 
   /** A step for the text of one token. */

@@ -30,8 +30,7 @@ final class TokenTable {
    * @throws IllegalArgumentException if ids are negative, beyond {@link #MAX_ID} or used twice, or
    *     if a token is neither added nor spelled in the byte alphabet; the message names the token
    */
-  TokenTable(
-      Map<String, Integer> bpe, List<AddedToken> added, @Nullable Spelling spelling) {
+  TokenTable(Map<String, Integer> bpe, List<AddedToken> added, @Nullable Spelling spelling) {
     this.spelling = spelling;
     ids = new HashMap<>(bpe);
     raw = new String[1 + Math.max(maxId(bpe), maxId(added))];

@@ -88,7 +88,8 @@ public final class Tokenizer implements AutoCloseable {
               .orElseThrow(
                   () ->
                       new IllegalArgumentException(
-                          "\"%s\", which belongs in front of a text, is no token".formatted(token)));
+                          "\"%s\", which belongs in front of a text, is no token"
+                              .formatted(token)));
     }
     List<String> said = new ArrayList<>(found.notes());
     if (front.length > 0) {
@@ -159,11 +160,11 @@ public final class Tokenizer implements AutoCloseable {
   }
 
   /**
-   * Opens the tokenizer in {@code folder}: its tokenizer.json, vocab.json with merges.txt, vocab.txt
-   * or spiece.model, and the settings beside it.
+   * Opens the tokenizer in {@code folder}: its tokenizer.json, vocab.json with merges.txt,
+   * vocab.txt or spiece.model, and the settings beside it.
    *
-   * @throws CheckpointException if there is none, if it is broken or can't be used, or if the native
-   *     library doesn't load on this machine
+   * @throws CheckpointException if there is none, if it is broken or can't be used, or if the
+   *     native library doesn't load on this machine
    */
   public static Tokenizer open(Path folder) throws CheckpointException {
     return of(TokenizerFolder.read(folder, Integer.MAX_VALUE), folder);
@@ -229,8 +230,7 @@ public final class Tokenizer implements AutoCloseable {
     }
   }
 
-  private static Tokenizer of(TokenizerFolder.Found found, Path source)
-      throws CheckpointException {
+  private static Tokenizer of(TokenizerFolder.Found found, Path source) throws CheckpointException {
     try {
       return new Tokenizer(found);
     } catch (IllegalArgumentException e) {
@@ -284,8 +284,8 @@ public final class Tokenizer implements AutoCloseable {
 
   /**
    * The tokenizer of {@link #open(Checkpoint, Optional)} as files for a model's folder, by their
-   * names: those beside the weights, or a tokenizer.json made from what else is there. None if there
-   * is no tokenizer, or one that has no such form.
+   * names: those beside the weights, or a tokenizer.json made from what else is there. None if
+   * there is no tokenizer, or one that has no such form.
    *
    * @throws CheckpointException if there is one and it is broken
    */

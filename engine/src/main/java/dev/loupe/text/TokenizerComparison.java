@@ -41,7 +41,8 @@ public final class TokenizerComparison {
     List<String> texts = new ArrayList<>(TEXTS);
     int step = Math.max(1, before.size() / MOST_TOKENS);
     for (int id = 0; id < before.size(); id++) {
-      if (before.contains(id) != after.contains(id) || before.isSpecial(id) != after.isSpecial(id)) {
+      if (before.contains(id) != after.contains(id)
+          || before.isSpecial(id) != after.isSpecial(id)) {
         return Optional.of("token %d is of another kind".formatted(id));
       }
       if (before.contains(id) && !Arrays.equals(before.bytes(id), after.bytes(id))) {

@@ -83,7 +83,8 @@ final class TokenizerFolder {
    * @param json the tokenizer
    * @param sentencePiece the model that it was made from, if it was one
    * @param before what its class does to a text before all else
-   * @param everyPart whether each part between added tokens gets a space in front, or the first only
+   * @param everyPart whether each part between added tokens gets a space in front, or the first
+   *     only
    * @param cleansUp whether text is shown without spaces before punctuation
    * @param className what transformers opens it with; perhaps empty
    * @param front spellings of the tokens in front of a text
@@ -254,10 +255,14 @@ final class TokenizerFolder {
     json.beByteLevel(space);
     inForce.put("add_prefix_space", from(space, "add_prefix_space"));
     addTokens(json, Map.of("unk", END_OF_TEXT, "bos", END_OF_TEXT, "eos", END_OF_TEXT));
-    String bos = settings.flag("add_bos_token", false) ? settings.token("bos_token", END_OF_TEXT) : null;
+    String bos =
+        settings.flag("add_bos_token", false) ? settings.token("bos_token", END_OF_TEXT) : null;
     noteEnd(settings.flag("add_eos_token", false));
     return found(
-        json, null, bos == null ? List.of() : List.of(bos), "add_bos_token of tokenizer_config.json");
+        json,
+        null,
+        bos == null ? List.of() : List.of(bos),
+        "add_bos_token of tokenizer_config.json");
   }
 
   private String from(Object value, String name) {
@@ -275,7 +280,8 @@ final class TokenizerFolder {
   private Found ofWords(TokenizerJson json) {
     inForce.put("vocabulary", "WordPiece, in vocab.txt");
     if (!LIKE_BERT.contains(settings.className())) {
-      notes.add("vocab.txt is read as BertTokenizer does it; tokenizer_config.json names no such class");
+      notes.add(
+          "vocab.txt is read as BertTokenizer does it; tokenizer_config.json names no such class");
     }
     beBert(json);
     addTokens(json, defaults("BertTokenizer"));
@@ -316,7 +322,8 @@ final class TokenizerFolder {
     for (String name : List.of("do_basic_tokenize", "never_split")) {
       boolean isDefault = name.equals("do_basic_tokenize") && settings.flag(name, true);
       if (settings.has(name) && !isDefault) {
-        notes.add("%s in tokenizer_config.json is not followed, as in transformers 5".formatted(name));
+        notes.add(
+            "%s in tokenizer_config.json is not followed, as in transformers 5".formatted(name));
       }
     }
   }
@@ -334,7 +341,8 @@ final class TokenizerFolder {
   }
 
   private Found ofPieces(SentencePieceModel model, Path file) {
-    inForce.put("vocabulary", "SentencePiece %s, in %s".formatted(model.algorithm(), file.getFileName()));
+    inForce.put(
+        "vocabulary", "SentencePiece %s, in %s".formatted(model.algorithm(), file.getFileName()));
     TokenizerJson json = new TokenizerJson();
     Set<String> known = new HashSet<>();
     for (Piece piece : model.pieces()) {
@@ -365,7 +373,8 @@ final class TokenizerFolder {
     }
     for (int id = 0; id < model.pieces().size(); id++) {
       Piece piece = model.pieces().get(id);
-      if (piece.type() == SentencePieceModel.Type.CONTROL || piece.type() == SentencePieceModel.Type.USER_DEFINED) {
+      if (piece.type() == SentencePieceModel.Type.CONTROL
+          || piece.type() == SentencePieceModel.Type.USER_DEFINED) {
         boolean special = piece.type() == SentencePieceModel.Type.CONTROL;
         json.added().add(new AddedToken(piece.text(), id, special, false, false, false, !special));
       }
@@ -388,7 +397,10 @@ final class TokenizerFolder {
     }
     noteEnd(settings.flag("add_eos_token", false));
     return found(
-        json, model, bos == null ? List.of() : List.of(bos), "add_bos_token of tokenizer_config.json");
+        json,
+        model,
+        bos == null ? List.of() : List.of(bos),
+        "add_bos_token of tokenizer_config.json");
   }
 
   /** T5 numbers its sentinels backwards behind the pieces, as far as the model has rows. */
@@ -404,7 +416,8 @@ final class TokenizerFolder {
 
   /** XLNet all but forbids pieces that end in a digit and a comma. */
   private double score(Piece piece) {
-    boolean isNumber = LIKE_XLNET.contains(settings.className()) && NUMBER.matcher(piece.text()).find();
+    boolean isNumber =
+        LIKE_XLNET.contains(settings.className()) && NUMBER.matcher(piece.text()).find();
     return isNumber ? (double) piece.score() - 100 : piece.score();
   }
 

@@ -30,8 +30,9 @@ import java.util.Set;
 import java.util.function.Consumer;
 
 /**
- * A tokenizer as its files describe it, in the parts of a Hugging Face tokenizer.json. The big parts
- * (vocabulary, merges) are streamed; the small ones are kept as JSON, for the native tokenizer.
+ * A tokenizer as its files describe it, in the parts of a Hugging Face tokenizer.json. The big
+ * parts (vocabulary, merges) are streamed; the small ones are kept as JSON, for the native
+ * tokenizer.
  */
 final class TokenizerJson {
   static final String FILE_NAME = "tokenizer.json";
@@ -295,8 +296,7 @@ final class TokenizerJson {
         }
         front.addAll(0, before);
       }
-      default ->
-          throw new IllegalArgumentException("its post_processor is %s".formatted(type));
+      default -> throw new IllegalArgumentException("its post_processor is %s".formatted(type));
     }
   }
 
@@ -382,8 +382,8 @@ final class TokenizerJson {
   }
 
   /**
-   * Ids of {@link #nativeTokens} that the model's vocabulary lacks, in the order in which the library
-   * numbers them behind it.
+   * Ids of {@link #nativeTokens} that the model's vocabulary lacks, in the order in which the
+   * library numbers them behind it.
    */
   int[] nativeIds() {
     return nativeTokens().stream()
@@ -600,8 +600,8 @@ final class TokenizerJson {
           "UnicodeScripts");
 
   /**
-   * Checks the steps around the model. The native library ends the process when a pattern takes
-   * too long or a table of characters leads nowhere.
+   * Checks the steps around the model. The native library ends the process when a pattern takes too
+   * long or a table of characters leads nowhere.
    */
   private static void check(JsonElement step, String what, Set<String> known) {
     forEach(

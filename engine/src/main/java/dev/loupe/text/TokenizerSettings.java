@@ -60,7 +60,8 @@ final class TokenizerSettings {
       // what transformers opens with a GPT-2 when nothing names another class
       name = name == null ? "GPT2Tokenizer" : name;
     }
-    className = name == null ? "" : name.endsWith("Fast") ? name.substring(0, name.length() - 4) : name;
+    className =
+        name == null ? "" : name.endsWith("Fast") ? name.substring(0, name.length() - 4) : name;
     classFile = from;
     if (config.has(DECODER)) {
       readDecoder(file);
@@ -170,8 +171,7 @@ final class TokenizerSettings {
     Path tokens = folder.resolve(ADDED);
     for (Map.Entry<String, JsonElement> entry : object(tokens).entrySet()) {
       String content = entry.getKey();
-      boolean special =
-          named().stream().anyMatch(token -> token.token.content().equals(content));
+      boolean special = named().stream().anyMatch(token -> token.token.content().equals(content));
       int id;
       try {
         id = entry.getValue().getAsInt();

@@ -39,8 +39,7 @@ class TokenizerFoldersTest {
   private Path model(Path tokenizer) throws IOException {
     Path folder = temporary.resolve("model");
     Gpt2Config config =
-        new Gpt2Config(
-            1, 2, 12, 160, 1031, 20, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
+        new Gpt2Config(1, 2, 12, 160, 1031, 20, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
     RandomCheckpoint.write(config, 5, folder, RandomCheckpoint.Layout.PLAIN, Progress.NONE);
     TokenizerCases.copy(tokenizer, folder);
     return folder;

@@ -35,8 +35,7 @@ class TokenizersServedTest {
   void idsAndText(Path tokenizer) throws IOException {
     Path model = temporary.resolve("model");
     Gpt2Config config =
-        new Gpt2Config(
-            1, 2, 12, 160, 1031, 20, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
+        new Gpt2Config(1, 2, 12, 160, 1031, 20, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
     RandomCheckpoint.write(config, 5, model, RandomCheckpoint.Layout.PLAIN, Progress.NONE);
     TokenizerCases.copy(tokenizer, model);
     List<TokenizerCases.Text> texts = TokenizerCases.texts(tokenizer);
@@ -71,7 +70,8 @@ class TokenizersServedTest {
   /** The ids that a run reads. */
   private static List<Integer> read(Served served, JsonObject body) {
     String events =
-        served.send(served.to("/api/runs").POST(BodyPublishers.ofString(body.toString(), UTF_8)))
+        served
+            .send(served.to("/api/runs").POST(BodyPublishers.ofString(body.toString(), UTF_8)))
             .body();
     for (String line : events.lines().toList()) {
       if (line.startsWith("data: {")) {

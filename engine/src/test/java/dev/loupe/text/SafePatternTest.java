@@ -26,8 +26,19 @@ class SafePatternTest {
   @ParameterizedTest
   @ValueSource(
       strings = {
-        "(a+)+$", "(a|a)*b+(a*)*", "(?:a*)*", "a*a*b", "x+x+y", "(a*)\\1", "\\s+\\s*$", "(a", "[a",
-        "a{1,x}", "(a{2,})+", "(?=a*a*b)a", "*a",
+        "(a+)+$",
+        "(a|a)*b+(a*)*",
+        "(?:a*)*",
+        "a*a*b",
+        "x+x+y",
+        "(a*)\\1",
+        "\\s+\\s*$",
+        "(a",
+        "[a",
+        "a{1,x}",
+        "(a{2,})+",
+        "(?=a*a*b)a",
+        "*a",
       })
   void refused(String pattern) {
     assertThrows(IllegalArgumentException.class, () -> SafePattern.check(pattern));

@@ -126,7 +126,8 @@ class TokenizerFolderTest {
     assertRefused("spiece.model");
     Files.write(folder.resolve("spiece.model"), new byte[0]);
     assertRefused("spiece.model", "empty");
-    Files.writeString(folder.resolve("spiece.model"), "version https://git-lfs.github.com/spec/v1\n");
+    Files.writeString(
+        folder.resolve("spiece.model"), "version https://git-lfs.github.com/spec/v1\n");
     assertRefused("spiece.model", "pointer of Git LFS");
     Files.delete(folder.resolve("spiece.model"));
     Files.write(folder.resolve("vocab.txt"), new byte[] {'a', (byte) 0xFF, '\n'});

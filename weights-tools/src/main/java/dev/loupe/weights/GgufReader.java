@@ -215,8 +215,7 @@ final class GgufReader implements CheckpointReader {
             vocabulary,
             merges,
             front(metadata, tokens.size(), notes),
-            Math.toIntExact(
-                metadata.whole("tokenizer.ggml.unknown_token_id").orElse(NO_TOKEN))));
+            Math.toIntExact(metadata.whole("tokenizer.ggml.unknown_token_id").orElse(NO_TOKEN))));
   }
 
   /** The id that add_bos_token puts in front of a text, or -1. What stands behind is not put. */

@@ -75,8 +75,7 @@ public final class Gpt2Safetensors {
     }
     boolean whole = false;
     try {
-      new Gpt2Safetensors(checkpoint, dtype.orElse(null))
-          .write(weights, config, files, progress);
+      new Gpt2Safetensors(checkpoint, dtype.orElse(null)).write(weights, config, files, progress);
       whole = true;
     } finally {
       if (!whole && isNew) {
@@ -85,8 +84,7 @@ public final class Gpt2Safetensors {
     }
   }
 
-  private void write(
-      Path weights, Path config, Map<Path, byte[]> others, Progress progress)
+  private void write(Path weights, Path config, Map<Path, byte[]> others, Progress progress)
       throws IOException {
     boolean tied = Inspection.of(checkpoint).head() != Inspection.Head.SEPARATE;
     List<StoredTensor> tensors = new ArrayList<>(checkpoint.tensors());

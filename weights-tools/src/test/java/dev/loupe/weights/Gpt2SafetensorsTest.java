@@ -31,7 +31,8 @@ class Gpt2SafetensorsTest {
 
   private static void write(Path model, Optional<DType> dtype, Path target) throws IOException {
     try (Checkpoint checkpoint = Checkpoint.open(model)) {
-      Gpt2Safetensors.write(checkpoint, dtype, Map.of("tokenizer.json", WORDS), target, Progress.NONE);
+      Gpt2Safetensors.write(
+          checkpoint, dtype, Map.of("tokenizer.json", WORDS), target, Progress.NONE);
     }
   }
 
