@@ -224,7 +224,7 @@ public final class Tokenizer implements AutoCloseable {
         inForce.put("in front of a text", front.getFirst() + ", by add_bos_token");
       }
       return new TokenizerFolder.Found(
-          json, null, UnaryOperator.identity(), true, false, "", front, List.of(), inForce);
+          json, null, UnaryOperator.identity(), true, false, "", front, null, List.of(), inForce);
     } catch (IllegalArgumentException e) {
       throw unusable(source, e);
     }
@@ -276,7 +276,11 @@ public final class Tokenizer implements AutoCloseable {
                 : Vocabulary.Token.unused(id));
       }
       int front = found.front().isEmpty() ? -1 : table.idOf(found.front().getFirst()).orElse(-1);
-      return new Vocabulary(tokens, json.merges(), front, json.unknown());
+      int unknown = json.unknown();
+      if (unknown < 0 && found.unknown() != null) {
+        unknown = table.idOf(found.unknown()).orElse(-1);
+      }
+      return new Vocabulary(tokens, json.merges(), front, unknown);
     } catch (IllegalArgumentException e) {
       throw unusable(checkpoint.source(), e);
     }

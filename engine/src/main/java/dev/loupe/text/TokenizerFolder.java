@@ -88,6 +88,7 @@ final class TokenizerFolder {
    * @param cleansUp whether text is shown without spaces before punctuation
    * @param className what transformers opens it with; perhaps empty
    * @param front spellings of the tokens in front of a text
+   * @param unknown the token that is said to stand for what is unknown, if there is one
    * @param notes for the user, one sentence each
    * @param inForce setting to its value and the file that says so
    */
@@ -99,6 +100,7 @@ final class TokenizerFolder {
       boolean cleansUp,
       String className,
       List<String> front,
+      @Nullable String unknown,
       List<String> notes,
       Map<String, String> inForce) {}
 
@@ -593,6 +595,7 @@ final class TokenizerFolder {
         cleansUp,
         className,
         front,
+        settings.token("unk_token", className.equals("GPT2Tokenizer") ? END_OF_TEXT : null),
         List.copyOf(notes),
         Collections.unmodifiableMap(inForce));
   }

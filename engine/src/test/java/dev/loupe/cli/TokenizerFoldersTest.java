@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -124,6 +125,10 @@ class TokenizerFoldersTest {
       return;
     }
     ran.well();
+    String bytes = new String(Files.readAllBytes(copy), ISO_8859_1);
+    assertTrue(bytes.contains("general.type\b\0\0\0\5\0\0\0\0\0\0\0model"));
+    assertTrue(bytes.contains("general.size_label\b\0\0\0\3\0\0\0\0\0\0\00016K"));
+    assertEquals(name.startsWith("slow"), bytes.contains("unknown_token_id\4\0\0\0\u00FF\3\0\0"));
     try (Checkpoint checkpoint = Checkpoint.open(copy)) {
       assertSame(tokenizer, Tokenizer.carriedBy(checkpoint));
     }

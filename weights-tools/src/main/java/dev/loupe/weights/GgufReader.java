@@ -210,12 +210,13 @@ final class GgufReader implements CheckpointReader {
               : id == end ? Vocabulary.Kind.SPECIAL : Vocabulary.Kind.NORMAL;
       vocabulary.add(new Vocabulary.Token(tokens.get(id), kind));
     }
+    long unknown = metadata.whole("tokenizer.ggml.unknown_token_id").orElse(NO_TOKEN);
     return Optional.of(
         new Vocabulary(
             vocabulary,
             merges,
             front(metadata, tokens.size(), notes),
-            Math.toIntExact(metadata.whole("tokenizer.ggml.unknown_token_id").orElse(NO_TOKEN))));
+            unknown < 0 || unknown >= tokens.size() ? -1 : (int) unknown));
   }
 
   /** The id that add_bos_token puts in front of a text, or -1. What stands behind is not put. */
