@@ -144,8 +144,9 @@ class TokenizerFolderTest {
   @Test
   void aDamagedTableOfCharactersIsRefused() throws IOException {
     for (byte[] map : new byte[][] {{4, 0, 0, 0, -1, -1, -1, -1}, {8, 0}, {0, 0, 0, 0}}) {
-      String step = "{'type':'Precompiled','precompiled_charsmap':'%s'}";
-      String normalizer = step.formatted(Base64.getEncoder().encodeToString(map));
+      String normalizer =
+          "{'type':'Precompiled','precompiled_charsmap':'%s'}"
+              .formatted(Base64.getEncoder().encodeToString(map));
       write(
           "tokenizer.json",
           JSON.replace("'added_tokens':[]", "'added_tokens':[],'normalizer':" + normalizer));
