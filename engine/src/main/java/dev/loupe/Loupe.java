@@ -40,9 +40,6 @@ import org.jspecify.annotations.Nullable;
  * interrupt ends them early with what they have.
  */
 public final class Loupe implements AutoCloseable {
-  /** Rows by which a vocabulary may exceed the tokenizer's: trainers pad it to a round number. */
-  private static final int MOST_PADDING = 1023;
-
   private final Checkpoint checkpoint;
   private final Tokenizer tokenizer;
   private final Ops ops;
@@ -57,7 +54,21 @@ public final class Loupe implements AutoCloseable {
     this.ops = opened.ops();
     this.model = opened.model();
     this.info = info;
-    this.notes = Stream.concat(checkpoint.notes().stream(), opened.notes().stream()).toList();
+    this.notes =
+        Stream.of(checkpoint.notes(), tokenizerNotes(checkpoint, tokenizer), opened.notes())
+            .flatMap(List::stream)
+            .toList();
+  }
+
+  private static List<String> tokenizerNotes(Checkpoint checkpoint, Tokenizer tokenizer) {
+    int rows = checkpoint.config().vocabSize();
+    List<String> notes = new ArrayList<>(tokenizer.notes());
+    if (tokenizer.size() < rows) {
+      notes.add(
+          "the model has %d rows and the tokenizer %d tokens: the other rows stand for nothing"
+              .formatted(rows, tokenizer.size()));
+    }
+    return notes;
   }
 
   /** Opens a model with {@link Options#defaults}. */
@@ -228,8 +239,7 @@ public final class Loupe implements AutoCloseable {
 
   private static void checkVocabulary(Gpt2Config config, Tokenizer tokenizer, Path source)
       throws CheckpointException {
-    int padding = config.vocabSize() - tokenizer.size();
-    if (padding < 0 || padding > MOST_PADDING) {
+    if (tokenizer.size() > config.vocabSize()) {
       throw new CheckpointException(
           "%s: the model has a vocabulary of %d and the tokenizer one of %d: they do not belong together"
               .formatted(source, config.vocabSize(), tokenizer.size()));

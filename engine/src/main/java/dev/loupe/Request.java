@@ -56,6 +56,7 @@ public final class Request {
   int logprobs = -1;
   boolean slide;
   boolean special;
+  boolean front = true;
   Interventions interventions = Interventions.NONE;
   Mask mask = Mask.CAUSAL;
   int promptLength = -1;
@@ -164,9 +165,18 @@ public final class Request {
     return this;
   }
 
-  /** Takes {@code <|endoftext|>} in the text as the token of that name, not as plain text. */
+  /**
+   * Takes {@code <|endoftext|>} in the text as the token of that name, not as plain text, and shows
+   * such tokens in the text that is written.
+   */
   public Request special(boolean special) {
     this.special = special;
+    return this;
+  }
+
+  /** Whether a text gets the tokens in front that the tokenizer's files put there; it does. */
+  public Request front(boolean front) {
+    this.front = front;
     return this;
   }
 

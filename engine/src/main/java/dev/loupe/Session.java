@@ -172,7 +172,7 @@ final class Session implements AutoCloseable {
   static int[] promptIds(Request request, Tokenizer tokenizer, Gpt2Config config) {
     int[] ids =
         request.text.isPresent()
-            ? tokenizer.encode(request.text.get(), request.special)
+            ? tokenizer.encodePrompt(request.text.get(), request.special, request.front)
             : request.ids;
     if (ids.length == 0) {
       if (config.bosTokenId() < 0) {

@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import com.google.gson.JsonObject;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Inspection;
 import java.io.IOException;
@@ -45,9 +46,17 @@ final class InspectCommand implements Callable<Integer> {
     options.model = model;
     try (Checkpoint checkpoint = Checkpoint.open(options.source())) {
       Inspection inspection = inspect(checkpoint, new ProgressBar(terminal, !quiet, "hashing"));
-      terminal.print(json ? inspection.json() + "\n" : inspection.text(all));
+      TokenizerReport tokenizer = TokenizerReport.of(checkpoint, Home.gpt2Tokenizer());
+      if (json) {
+        JsonObject whole = inspection.json();
+        whole.add("tokenizer", tokenizer.json());
+        terminal.print(whole + "\n");
+      } else {
+        terminal.print(inspection.text(all) + tokenizer.text());
+      }
       if (!quiet) {
         WeightsCommand.sayNotes(checkpoint, terminal);
+        tokenizer.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
       }
     }
     return 0;

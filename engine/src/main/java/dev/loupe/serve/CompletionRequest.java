@@ -22,6 +22,7 @@ import org.jspecify.annotations.Nullable;
  * @param n continuations of each prompt
  * @param logprobs how many alternatives to each token; negative for no logprobs
  * @param includeUsage whether a stream ends with the counts of tokens
+ * @param special whether special tokens are found in prompts and shown in texts
  */
 record CompletionRequest(
     List<int[]> prompts,
@@ -32,7 +33,8 @@ record CompletionRequest(
     boolean echo,
     int logprobs,
     boolean stream,
-    boolean includeUsage) {
+    boolean includeUsage,
+    boolean special) {
 
   private static final int DEFAULT_TOKENS = 16;
   private static final int MOST_CHOICES = 128;
@@ -53,7 +55,7 @@ record CompletionRequest(
     }
     refuseWhatCantBeHonoured(fields);
     Gpt2Config config = loupe.info().config();
-    List<int[]> prompts = new Prompts(loupe.tokenizer(), config).of(fields.get("prompt"));
+    List<int[]> prompts = Prompts.of(fields, loupe).of(fields.get("prompt"));
     int tokens =
         (int) fields.whole("max_tokens", DEFAULT_TOKENS, 0, Math.max(1 << 20, config.nPositions()));
     int n = (int) fields.whole("n", 1, 1, MOST_CHOICES);
@@ -91,7 +93,8 @@ record CompletionRequest(
         fields.flag("echo"),
         (int) fields.whole("logprobs", -1, 0, MOST_LOGPROBS),
         fields.flag("stream"),
-        options != null && new Fields(options.getAsJsonObject()).flag("include_usage"));
+        options != null && new Fields(options.getAsJsonObject()).flag("include_usage"),
+        fields.flag("special"));
   }
 
   private static void refuseWhatCantBeHonoured(Fields fields) {
@@ -153,7 +156,13 @@ record CompletionRequest(
 
   /** What to run for one of the prompts. */
   Request request(int[] prompt) {
-    Request request = Request.ids(prompt).tokens(tokens).samples(n).sampling(sampling).stops(stops);
+    Request request =
+        Request.ids(prompt)
+            .special(special)
+            .tokens(tokens)
+            .samples(n)
+            .sampling(sampling)
+            .stops(stops);
     return logprobs < 0 ? request : request.logprobs(logprobs);
   }
 
@@ -161,8 +170,23 @@ record CompletionRequest(
     return text.length() > 60 ? text.substring(0, 60) + "..." : text;
   }
 
-  /** The four forms of a prompt. */
-  record Prompts(Tokenizer tokenizer, Gpt2Config config) {
+  /**
+   * The four forms of a prompt.
+   *
+   * @param special whether special tokens in a text are taken as such
+   * @param front whether a text gets the tokens in front that the tokenizer's files put there
+   */
+  record Prompts(Tokenizer tokenizer, Gpt2Config config, boolean special, boolean front) {
+    /** Of a request with the fields special and, as vLLM names it, add_special_tokens. */
+    static Prompts of(Fields fields, Loupe loupe) {
+      JsonElement front = fields.get("add_special_tokens");
+      return new Prompts(
+          loupe.tokenizer(),
+          loupe.info().config(),
+          fields.flag("special"),
+          front == null || fields.flag("add_special_tokens"));
+    }
+
     List<int[]> of(@Nullable JsonElement value) {
       if (value == null) {
         return List.of(text("")); // as OpenAI: a new document
@@ -202,7 +226,7 @@ record CompletionRequest(
     private int[] text(String text) {
       int[] ids;
       try {
-        ids = tokenizer.encode(text, false);
+        ids = tokenizer.encodePrompt(text, special, front);
       } catch (IllegalArgumentException e) {
         throw ApiException.field("prompt", null, String.valueOf(e.getMessage()));
       }

@@ -95,7 +95,8 @@ final class Completions {
       for (int p = 0; p < request.prompts().size(); p++) {
         for (Generation run : run(p)) {
           JsonObject choice =
-              new Choice(loupe.tokenizer(), run).json(request, p * request.n() + run.sample());
+              new Choice(loupe.tokenizer(), run, request.special())
+                  .json(request, p * request.n() + run.sample());
           if (request.stream()) {
             choice.addProperty("text", echoed(p, run.sample(), ""));
             chunk(choice);
@@ -159,7 +160,7 @@ final class Completions {
     private String echoed(int p, int sample, String piece) {
       boolean first = begun.add(p * request.n() + sample);
       return first && request.echo()
-          ? loupe.tokenizer().decode(request.prompts().get(p)) + piece
+          ? loupe.tokenizer().decode(request.prompts().get(p), request.special()) + piece
           : piece;
     }
 

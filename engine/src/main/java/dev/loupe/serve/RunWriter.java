@@ -65,7 +65,7 @@ final class RunWriter {
       throw ApiException.field("ids", null, "give text or ids, not both");
     }
     List<int[]> prompts =
-        new CompletionRequest.Prompts(loupe.tokenizer(), config)
+        CompletionRequest.Prompts.of(fields, loupe)
             .of(fields.get(fields.get("ids") == null ? "text" : "ids"));
     if (prompts.size() != 1) {
       throw ApiException.field("text", null, "one text, not %d".formatted(prompts.size()));
@@ -162,7 +162,7 @@ final class RunWriter {
   Optional<String> example() throws InterruptedException {
     synchronized (exampleLock) {
       if (example == null) {
-        int[] ids = loupe.tokenizer().encode(EXAMPLE, false);
+        int[] ids = loupe.tokenizer().encodePrompt(EXAMPLE, false, true);
         int tokens = Math.min(EXAMPLE_TOKENS, config.nPositions() - ids.length);
         if (tokens < 1) {
           return Optional.empty();

@@ -32,7 +32,8 @@ public final class Labels {
    * @throws IllegalArgumentException if no token has this id
    */
   public static String label(Tokenizer tokenizer, int id) {
-    return label(tokenizer.bytes(id));
+    // a special token is shown as it is, whatever a decoder puts between tokens
+    return label(tokenizer.isSpecial(id) ? tokenizer.raw(id).getBytes(UTF_8) : tokenizer.bytes(id));
   }
 
   /** The label of a token of these bytes. */

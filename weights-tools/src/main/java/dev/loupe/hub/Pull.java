@@ -44,8 +44,19 @@ public final class Pull {
           "pytorch_model.bin.index.json");
 
   private static final String TOKENIZER = "tokenizer.json";
-  private static final List<String> OLD_TOKENIZER =
-      List.of("vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json");
+
+  /** Vocabularies of the older forms, with what goes with each. */
+  private static final List<List<String>> OLD_TOKENIZERS =
+      List.of(
+          List.of("vocab.json", "merges.txt"),
+          List.of("vocab.txt"),
+          List.of("spiece.model"),
+          List.of("tokenizer.model"));
+
+  /** What changes the ids of a text, whatever the vocabulary. */
+  private static final List<String> TOKENIZER_SETTINGS =
+      List.of("tokenizer_config.json", "added_tokens.json", "special_tokens_map.json");
+
   private static final String PLAIN_NAME = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}";
   private static final long LONGEST_INDEX = 16 << 20;
   private static final int AT_ONCE = 4;
@@ -73,7 +84,8 @@ public final class Pull {
   public record Pulled(List<String> files, long bytes, long fetched) {
     /** Whether Loupe can read text for this model. */
     public boolean hasTokenizer() {
-      return files.contains(TOKENIZER) || files.contains(OLD_TOKENIZER.getFirst());
+      return files.contains(TOKENIZER)
+          || OLD_TOKENIZERS.stream().anyMatch(old -> files.contains(old.getFirst()));
     }
   }
 
@@ -168,8 +180,12 @@ public final class Pull {
           "%s on %s holds no %s, so it is no GPT-2 model".formatted(name, hub.host(), CONFIG));
     }
     List<String> wanted = new ArrayList<>(List.of(CONFIG));
-    List<String> tokenizer =
-        listing.files().contains(TOKENIZER) ? List.of(TOKENIZER) : OLD_TOKENIZER;
+    List<String> tokenizer = new ArrayList<>(TOKENIZER_SETTINGS);
+    if (listing.files().contains(TOKENIZER)) {
+      tokenizer.add(TOKENIZER);
+    } else {
+      OLD_TOKENIZERS.forEach(tokenizer::addAll);
+    }
     tokenizer.stream().filter(listing.files()::contains).forEach(wanted::add);
     wanted.add(weights);
     return wanted;

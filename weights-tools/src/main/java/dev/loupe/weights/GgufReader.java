@@ -210,7 +210,30 @@ final class GgufReader implements CheckpointReader {
               : id == end ? Vocabulary.Kind.SPECIAL : Vocabulary.Kind.NORMAL;
       vocabulary.add(new Vocabulary.Token(tokens.get(id), kind));
     }
-    return Optional.of(new Vocabulary(vocabulary, merges));
+    long unknown = metadata.whole("tokenizer.ggml.unknown_token_id").orElse(NO_TOKEN);
+    return Optional.of(
+        new Vocabulary(
+            vocabulary,
+            merges,
+            front(metadata, tokens.size(), notes),
+            unknown < 0 || unknown >= tokens.size() ? -1 : (int) unknown));
+  }
+
+  /** The id that add_bos_token puts in front of a text, or -1. What stands behind is not put. */
+  private static int front(GgufMetadata metadata, int tokens, List<String> notes)
+      throws CheckpointException {
+    if (metadata.whole("tokenizer.ggml.add_space_prefix").orElse(0) != 0) {
+      notes.add("add_space_prefix is set, which a tokenizer of GPT-2's kind does not follow");
+    }
+    if (metadata.whole("tokenizer.ggml.add_bos_token").orElse(0) == 0) {
+      return -1;
+    }
+    long bos = metadata.whole("tokenizer.ggml.bos_token_id").orElse(NO_TOKEN);
+    if (bos < 0 || bos >= tokens) {
+      notes.add("add_bos_token is set, but bos_token_id names no token: nothing is put in front");
+      return -1;
+    }
+    return (int) bos;
   }
 
   /** Of GGUF's numbers; 2 stands for what is unknown, 6 for a byte. */

@@ -212,10 +212,17 @@ class PullTest {
       server.remove(file);
     }
     server.put("vocab.json", "{}").put("merges.txt", "").put("added_tokens.json", "{}");
+    server.put("tokenizer_config.json", "{}").put("spiece.model", "x");
     pull();
     assertEquals(
         List.of(
-            "added_tokens.json", "config.json", "merges.txt", "pytorch_model.bin", "vocab.json"),
+            "added_tokens.json",
+            "config.json",
+            "merges.txt",
+            "pytorch_model.bin",
+            "spiece.model",
+            "tokenizer_config.json",
+            "vocab.json"),
         names(folder));
   }
 
