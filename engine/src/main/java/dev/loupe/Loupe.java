@@ -177,6 +177,7 @@ public final class Loupe implements AutoCloseable {
       Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
     Gpt2Config config = checkpoint.config();
     requireHeads(config);
+    requireActivation(config);
     CudaOps ops;
     List<String> notes = new ArrayList<>();
     try {
@@ -223,6 +224,14 @@ public final class Loupe implements AutoCloseable {
       throw new BackendException(
           "heads %d wide: the GPU takes multiples of 8 up to 128 (--backend cpu)"
               .formatted(config.headDim()));
+    }
+  }
+
+  private static void requireActivation(Gpt2Config config) {
+    if (!CudaOps.computes(config.activation())) {
+      throw new BackendException(
+          "activation_function %s: no GPU kernel computes it (--backend cpu)"
+              .formatted(config.activation().configName()));
     }
   }
 

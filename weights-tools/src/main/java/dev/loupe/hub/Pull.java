@@ -33,6 +33,7 @@ import java.util.concurrent.atomic.AtomicLong;
  */
 public final class Pull {
   static final String CONFIG = "config.json";
+  private static final String GENERATION = "generation_config.json"; // the end tokens
 
   /** The first of these that a hub has is taken; an index names further files. */
   static final List<String> WEIGHTS =
@@ -167,6 +168,9 @@ public final class Pull {
           "%s on %s holds no %s, so it is no GPT-2 model".formatted(name, hub.host(), CONFIG));
     }
     List<String> wanted = new ArrayList<>(List.of(CONFIG));
+    if (listing.files().contains(GENERATION)) {
+      wanted.add(GENERATION);
+    }
     List<String> tokenizer =
         listing.files().contains(TOKENIZER) ? List.of(TOKENIZER) : OLD_TOKENIZER;
     tokenizer.stream().filter(listing.files()::contains).forEach(wanted::add);

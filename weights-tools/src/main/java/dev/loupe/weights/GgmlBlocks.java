@@ -72,8 +72,7 @@ final class GgmlBlocks implements TensorData {
     List<Long> given = transposed ? shape.reversed() : shape;
     GgmlType type = GgmlType.numbered(number);
     if (type == null) {
-      String unknown = "ggml's type " + Integer.toUnsignedString(number);
-      return new CheckpointReader.Entry(name, unknown, given, null, file);
+      return new CheckpointReader.Entry(name, GgmlType.nameOf(number), given, null, file);
     }
     long columns = shape.isEmpty() ? 1 : shape.getLast();
     if (columns % type.blockElements() != 0) {

@@ -14,7 +14,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * A checkpoint as Hugging Face transformers wants its GPT-2: a folder with config.json,
- * model.safetensors and tokenizer.json. A head that repeats {@code wte} is left out.
+ * model.safetensors and tokenizer.json, and the generation_config.json of a model that has one. A
+ * head that repeats {@code wte} is left out.
  */
 public final class Gpt2Safetensors {
   private static final String ENDING = ".safetensors";
@@ -61,7 +62,8 @@ public final class Gpt2Safetensors {
     }
     Path config = folder.resolve(ConfigJson.FILE_NAME);
     Path words = folder.resolve(TOKENIZER);
-    for (Path file : List.of(weights, config, words)) {
+    Path generation = folder.resolve(GenerationJson.FILE_NAME);
+    for (Path file : List.of(weights, config, words, generation)) {
       if (Files.exists(file)) {
         throw new IOException(file + " exists already; give a new name or delete it");
       }
@@ -73,7 +75,7 @@ public final class Gpt2Safetensors {
     boolean whole = false;
     try {
       new Gpt2Safetensors(checkpoint, dtype.orElse(null))
-          .write(weights, config, words, tokenizer, progress);
+          .write(weights, config, words, generation, tokenizer, progress);
       whole = true;
     } finally {
       if (!whole && isNew) {
@@ -83,8 +85,16 @@ public final class Gpt2Safetensors {
   }
 
   private void write(
-      Path weights, Path config, Path words, Optional<byte[]> tokenizer, Progress progress)
+      Path weights,
+      Path config,
+      Path words,
+      Path generation,
+      Optional<byte[]> tokenizer,
+      Progress progress)
       throws IOException {
+    Optional<Path> generationConfig = checkpoint.generationConfig();
+    byte[] ofGeneration =
+        generationConfig.isPresent() ? Files.readAllBytes(generationConfig.get()) : new byte[0];
     boolean tied = Inspection.of(checkpoint).head() != Inspection.Head.SEPARATE;
     List<StoredTensor> tensors = new ArrayList<>(checkpoint.tensors());
     tensors.removeIf(tensor -> tied && tensor.name().equals(Gpt2Layout.HEAD));
@@ -96,15 +106,20 @@ public final class Gpt2Safetensors {
     long total = entries.stream().mapToLong(SafetensorsWriter.Entry::bytes).sum();
     try (AtomicFile configFile = AtomicFile.create(config);
         AtomicFile tokenizerFile = AtomicFile.create(words);
+        AtomicFile generationFile = AtomicFile.create(generation);
         SafetensorsWriter out = SafetensorsWriter.create(weights, entries)) {
       configFile.stream().write(text.getBytes(UTF_8));
       tokenizerFile.stream().write(tokenizer.orElse(new byte[0]));
+      generationFile.stream().write(ofGeneration);
       for (StoredTensor tensor : tensors) {
         write(tensor, out, total, progress);
       }
       configFile.commit();
       if (tokenizer.isPresent()) {
         tokenizerFile.commit();
+      }
+      if (generationConfig.isPresent()) {
+        generationFile.commit();
       }
       out.commit(); // last: without the weights nobody takes the folder for a model
     }
