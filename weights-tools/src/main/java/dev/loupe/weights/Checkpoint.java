@@ -6,17 +6,20 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
@@ -52,15 +55,23 @@ public final class Checkpoint implements AutoCloseable {
   private final Optional<Vocabulary> vocabulary;
   private final List<String> notes;
   private final Optional<HfConfig> hf;
+  private final Optional<Path> adapter;
 
   private Checkpoint(
-      Path source, Arena arena, CheckpointReader.Contents contents, @Nullable Activation activation)
+      Path source,
+      Arena arena,
+      CheckpointReader.Contents contents,
+      @Nullable Activation activation,
+      @Nullable Adapter adapter)
       throws CheckpointException {
     this.source = source;
     this.arena = arena;
-    this.config =
-        activation == null ? contents.config() : contents.config().withActivation(activation);
-    this.files = List.copyOf(contents.files());
+    this.adapter = Optional.ofNullable(adapter).map(Adapter::folder);
+    List<MappedFile> all = new ArrayList<>(contents.files());
+    if (adapter != null) {
+      all.add(adapter.file());
+    }
+    this.files = List.copyOf(all);
     this.vocabulary = contents.vocabulary();
     this.hf = contents.hf();
     Path file = files.isEmpty() ? source : files.getFirst().path();
@@ -68,6 +79,10 @@ public final class Checkpoint implements AutoCloseable {
         Anchor.of(contents.tensors().stream().map(CheckpointReader.Entry::name).toList(), file);
     Map<String, CheckpointReader.Entry> stored = byCanonicalName(contents.tensors(), anchor);
     tieHead(stored);
+    if (adapter != null) {
+      adapter.merge(stored);
+    }
+    this.config = config(contents.config(), activation, adapter == null ? null : stored.get(WTE));
     checkLayers(stored);
     this.tensors = Collections.unmodifiableMap(needed(stored));
     this.ignored =
@@ -75,13 +90,36 @@ public final class Checkpoint implements AutoCloseable {
             .map(CheckpointReader.Entry::name)
             .filter(name -> isIgnored(anchor.canonical(name)))
             .toList();
-    List<String> all = new ArrayList<>(contents.notes());
+    List<String> said = new ArrayList<>(contents.notes());
     if (activation != null) {
-      all.remove(CheckpointReader.ERF_ASSUMED);
+      said.remove(CheckpointReader.ERF_ASSUMED);
     }
-    noteHead(all);
-    noteIgnored(anchor, all);
-    this.notes = List.copyOf(all);
+    if (adapter == null) {
+      noteHead(said);
+    } else {
+      said.addAll(adapter.notes());
+    }
+    noteIgnored(anchor, said);
+    this.notes = List.copyOf(said);
+  }
+
+  /**
+   * The config with what the user and an adapter change about it.
+   *
+   * @param wte the table of embeddings that an adapter left, which may have gained rows; or null
+   */
+  private static Gpt2Config config(
+      Gpt2Config base, @Nullable Activation activation, CheckpointReader.@Nullable Entry wte)
+      throws CheckpointException {
+    Gpt2Config config = activation == null ? base : base.withActivation(activation);
+    if (wte == null || wte.shape().size() != 2 || wte.shape().getFirst() == base.vocabSize()) {
+      return config;
+    }
+    try {
+      return config.withVocabulary(Math.toIntExact(wte.shape().getFirst()));
+    } catch (IllegalArgumentException | ArithmeticException e) {
+      throw new CheckpointException("%s: %s".formatted(wte.file(), e.getMessage()), e);
+    }
   }
 
   /**
@@ -180,15 +218,39 @@ public final class Checkpoint implements AutoCloseable {
    * @param activation what the model is run with, whatever the checkpoint says; null for what it
    *     says
    */
-  @SuppressWarnings("MustBeClosedChecker") // the checkpoint keeps the arena open
   public static Checkpoint open(Path source, @Nullable Activation activation)
       throws CheckpointException {
+    return open(source, activation, null);
+  }
+
+  /**
+   * Likewise. The folder of a LoRA adapter opens the base that it names, if that is a path, and is
+   * merged with it.
+   *
+   * @param adapter the folder of a LoRA adapter to merge; null for none
+   */
+  @SuppressWarnings("MustBeClosedChecker") // the checkpoint keeps the arena open
+  public static Checkpoint open(
+      Path source, @Nullable Activation activation, @Nullable Path adapter)
+      throws CheckpointException {
+    Path base = source;
+    Path merged = adapter;
+    if (adapter == null && isAdapter(source)) {
+      base = adapterBase(source);
+      merged = source;
+    }
     Arena arena = Arena.ofShared();
     boolean opened = false;
     try {
-      MappedFile file = MappedFile.open(locate(source), arena);
+      MappedFile file = MappedFile.open(locate(base), arena);
       CheckpointReader.Contents contents = readerOf(file).read(file, arena);
-      Checkpoint checkpoint = new Checkpoint(source, arena, contents, activation);
+      Checkpoint checkpoint =
+          new Checkpoint(
+              base,
+              arena,
+              contents,
+              activation,
+              merged == null ? null : Adapter.open(merged, arena));
       opened = true;
       return checkpoint;
     } finally {
@@ -196,6 +258,65 @@ public final class Checkpoint implements AutoCloseable {
         arena.close();
       }
     }
+  }
+
+  /**
+   * Whether this is the folder of a LoRA adapter, which needs a base.
+   *
+   * @throws CheckpointException if a model's weights are there as well, so that the user has to say
+   *     what to open
+   */
+  public static boolean isAdapter(Path source) throws CheckpointException {
+    if (!Files.isDirectory(source) || !Adapter.isIn(source)) {
+      return false;
+    }
+    for (String name : CheckpointReader.fixedNames()) {
+      if (Files.isRegularFile(source.resolve(name))) {
+        throw new CheckpointException(
+            "%s holds a model (%s) and an adapter: give the one as the model and the other with --adapter"
+                .formatted(source, name));
+      }
+    }
+    return true;
+  }
+
+  /** What an adapter calls its base: a path, or a model's name with or without {@code @REVISION}. */
+  public static String adapterBaseName(Path adapter) throws CheckpointException {
+    return AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME))
+        .base()
+        .orElseThrow(
+            () ->
+                new CheckpointException(
+                    "%s names no base_model_name_or_path: give the base as the model, and --adapter %s"
+                        .formatted(adapter.resolve(AdapterConfig.FILE_NAME), adapter)));
+  }
+
+  /** The base of an adapter where it is named by its path, as it is or from the adapter's folder. */
+  public static Optional<Path> adapterBasePath(Path adapter) throws CheckpointException {
+    Optional<String> base =
+        AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME)).basePath();
+    try {
+      if (base.isPresent()) {
+        for (Path path : List.of(Path.of(base.get()), adapter.resolve(base.get()))) {
+          if (exists(path) && !isAdapter(path)) {
+            return Optional.of(path);
+          }
+        }
+      }
+    } catch (InvalidPathException e) {
+      return Optional.empty(); // a name that can't be a path
+    }
+    return Optional.empty();
+  }
+
+  private static Path adapterBase(Path adapter) throws CheckpointException {
+    String name = adapterBaseName(adapter);
+    return adapterBasePath(adapter)
+        .orElseThrow(
+            () ->
+                new CheckpointException(
+                    "%s is an adapter of %s, which is not here: give that as the model, and --adapter %s"
+                        .formatted(adapter, StrictJson.shown(name), adapter)));
   }
 
   /** Whether there is something of this path, or TensorFlow's files whose names begin so. */
@@ -206,7 +327,9 @@ public final class Checkpoint implements AutoCloseable {
   private static Path locate(Path source) throws CheckpointException {
     List<String> names =
         CheckpointReader.FORMATS.stream().flatMap(format -> format.fileNames().stream()).toList();
-    String wanted = String.join(" or ", new LinkedHashSet<>(names));
+    Set<String> known = new LinkedHashSet<>(CheckpointReader.fixedNames());
+    names.stream().filter(name -> name.startsWith("*")).forEach(known::add);
+    String wanted = String.join(" or ", known);
     if (!Files.exists(source)) {
       if (exists(source)) { // TensorFlow names a checkpoint by what its files' names begin with
         return Path.of(source + TensorFlowReader.INDEX);
@@ -224,8 +347,8 @@ public final class Checkpoint implements AutoCloseable {
         return file;
       }
     }
-    for (String name : names) {
-      List<Path> found = name.contains("*") ? filesNamed(name, source) : List.of();
+    for (String name : patterns(names)) {
+      List<Path> found = filesNamed(name, source);
       if (found.size() > 1 && found.stream().allMatch(Checkpoint::isShard)) {
         throw new CheckpointException(
             "%s holds %s and other parts, but no index of them: copy or download it again"
@@ -242,6 +365,14 @@ public final class Checkpoint implements AutoCloseable {
     }
     throw new CheckpointException(
         ForeignReader.inFolder(source).orElse("%s holds no %s".formatted(source, wanted)));
+  }
+
+  /** Those with a star, an index before the shards that it names. */
+  private static List<String> patterns(List<String> names) {
+    return names.stream()
+        .filter(name -> name.contains("*"))
+        .sorted(Comparator.comparing(name -> !name.endsWith(".json")))
+        .toList();
   }
 
   private static boolean isShard(Path file) {
@@ -415,9 +546,14 @@ public final class Checkpoint implements AutoCloseable {
     return notes;
   }
 
-  /** What was given to {@link #open}. */
+  /** What was given to {@link #open}; of an adapter that was given so, its base. */
   public Path source() {
     return source;
+  }
+
+  /** The folder of the adapter that was merged. */
+  public Optional<Path> adapter() {
+    return adapter;
   }
 
   /** The files that hold the weights: one, or the shards in the order of their names. */

@@ -37,6 +37,10 @@ public enum GgmlType {
   Q6_K(14, 256, 210),
   /** Blocks of 32 weights, each one of 16 values. */
   IQ4_NL(20, 32, 18),
+  /** Blocks of 256 weights: signs, and magnitudes in fours out of 512 quadruples. */
+  IQ3_S(21, 256, 110),
+  /** Blocks of 256 weights as those of IQ4_NL, in groups of 32 with scales of 6 bits. */
+  IQ4_XS(23, 256, 136),
   /** IEEE 754 binary64. */
   F64(28, 1, 8),
   /** The upper half of a binary32. */

@@ -156,6 +156,23 @@ public record Gpt2Config(
         ends);
   }
 
+  /** The same with another number of rows; it has all tokens that begin and end a text. */
+  Gpt2Config withVocabulary(int rows) {
+    return new Gpt2Config(
+        nLayer,
+        nHead,
+        nEmbd,
+        nPositions,
+        rows,
+        nInner,
+        activation,
+        layerNormEpsilon,
+        scaleAttnWeights,
+        scaleAttnByInverseLayerIdx,
+        bosTokenId,
+        eosTokenIds);
+  }
+
   /** The first {@code layers} of the model. */
   public Gpt2Config withLayers(int layers) {
     return new Gpt2Config(

@@ -289,18 +289,6 @@ class CheckpointTest {
   }
 
   @Test
-  void refusesNamesThatMeetWithoutTheirPrefix() throws IOException {
-    Path folder = odd();
-    ModelFolder.rewrite(
-        folder,
-        t ->
-            t.put(
-                new SafetensorsWriter.Entry("transformer.ln_f.bias", DType.F32, List.of(50L)),
-                new byte[200]));
-    refused(folder, "ln_f.bias with and without the prefix transformer.");
-  }
-
-  @Test
   void toleratesWhatItDoesNotNeed() throws IOException {
     Path folder = odd();
     ModelFolder.rewrite(
