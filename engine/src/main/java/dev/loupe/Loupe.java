@@ -85,7 +85,8 @@ public final class Loupe implements AutoCloseable {
   public static Loupe open(Path source, Options options, Progress progress)
       throws CheckpointException {
     long start = System.nanoTime();
-    Checkpoint checkpoint = Checkpoint.open(source, options.activation().orElse(null));
+    Checkpoint checkpoint =
+        Checkpoint.open(source, options.activation().orElse(null), options.adapter().orElse(null));
     Tokenizer tokenizer = null;
     Opened opened = null;
     try {

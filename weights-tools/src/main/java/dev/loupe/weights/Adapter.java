@@ -16,10 +16,10 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * A LoRA adapter of Hugging Face's PEFT: a folder with adapter_config.json and
- * adapter_model.safetensors (or .bin). Of each matrix W that it changes it has A [r, in] and B [out,
- * r]; the model's is then W + B A alpha / r, or alpha / sqrt(r) where {@code use_rslora} says so. Of
- * the table of embeddings A is [r, V] and B [C, r]. Modules that were trained whole, and biases, take
- * the place of the base's.
+ * adapter_model.safetensors (or .bin). Of each matrix W that it changes it has A [r, in] and B
+ * [out, r]; the model's is then W + B A alpha / r, or alpha / sqrt(r) where {@code use_rslora} says
+ * so. Of the table of embeddings A is [r, V] and B [C, r]. Modules that were trained whole, and
+ * biases, take the place of the base's.
  *
  * <p>The result is what PEFT's {@code merge_and_unload} leaves. So a change of a tied head, or of a
  * wte that the head is tied to, changes both; and a wte or head that is saved whole ends the tie.
@@ -113,7 +113,10 @@ final class Adapter {
 
   private void add(CheckpointReader.Entry entry) throws CheckpointException {
     String name =
-        entry.name().replace(".base_layer.", ".").replaceFirst("\\.modules_to_save\\.[^.]+\\.", ".");
+        entry
+            .name()
+            .replace(".base_layer.", ".")
+            .replaceFirst("\\.modules_to_save\\.[^.]+\\.", ".");
     int lora = name.indexOf(".lora_");
     if (lora < 0) {
       int dot = name.lastIndexOf('.');
@@ -144,8 +147,8 @@ final class Adapter {
     boolean second = part.startsWith("lora_B") || part.startsWith("lora_embedding_B");
     if ((!first && !second) || part.endsWith(".bias")) {
       throw new CheckpointException(
-          "%s holds %s, which plain LoRA doesn't have; merge it with PEFT"
-              .formatted(file.path(), StrictJson.shown(entry.name())));
+          "%s holds %s for %s, which plain LoRA doesn't have; merge it with PEFT"
+              .formatted(file.path(), StrictJson.shown(part), StrictJson.shown(module)));
     }
     if ((first ? factors.a : factors.b) != null) {
       throw twice(module);

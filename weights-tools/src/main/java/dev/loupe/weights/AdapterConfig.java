@@ -17,8 +17,8 @@ import java.util.regex.PatternSyntaxException;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The adapter_config.json of a LoRA adapter, as PEFT writes it. Kinds that a sum of low rank doesn't
- * describe are refused by the name of the field that asks for them.
+ * The adapter_config.json of a LoRA adapter, as PEFT writes it. Kinds that a sum of low rank
+ * doesn't describe are refused by the name of the field that asks for them.
  *
  * <p>Source: {@code LoraConfig} in {@code src/peft/tuners/lora/config.py} of Hugging Face PEFT.
  */

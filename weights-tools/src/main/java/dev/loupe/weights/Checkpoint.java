@@ -280,7 +280,9 @@ public final class Checkpoint implements AutoCloseable {
     return true;
   }
 
-  /** What an adapter calls its base: a path, or a model's name with or without {@code @REVISION}. */
+  /**
+   * What an adapter calls its base: a path, or a model's name with or without {@code @REVISION}.
+   */
   public static String adapterBaseName(Path adapter) throws CheckpointException {
     return AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME))
         .base()
@@ -291,10 +293,11 @@ public final class Checkpoint implements AutoCloseable {
                         .formatted(adapter.resolve(AdapterConfig.FILE_NAME), adapter)));
   }
 
-  /** The base of an adapter where it is named by its path, as it is or from the adapter's folder. */
+  /**
+   * The base of an adapter where it is named by its path, as it is or from the adapter's folder.
+   */
   public static Optional<Path> adapterBasePath(Path adapter) throws CheckpointException {
-    Optional<String> base =
-        AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME)).basePath();
+    Optional<String> base = AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME)).basePath();
     try {
       if (base.isPresent()) {
         for (Path path : List.of(Path.of(base.get()), adapter.resolve(base.get()))) {
@@ -484,7 +487,10 @@ public final class Checkpoint implements AutoCloseable {
       throw new CheckpointException(
           "%s: %s is stored as %s; readable are F64, F32, F16, BF16 and ggml's %s"
               .formatted(
-                  entry.file(), StrictJson.shown(entry.name()), StrictJson.shown(entry.dtype()), GgmlType.blockTypes()));
+                  entry.file(),
+                  StrictJson.shown(entry.name()),
+                  StrictJson.shown(entry.dtype()),
+                  GgmlType.blockTypes()));
     }
     return entry.data();
   }

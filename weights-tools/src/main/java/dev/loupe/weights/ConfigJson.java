@@ -220,17 +220,17 @@ final class ConfigJson {
       Gpt2Config config =
           new Gpt2Config(
               whole("n_layer"),
-          whole("n_head"),
-          nEmbd,
-          whole(isGiven("n_positions") ? "n_positions" : "n_ctx"),
-          vocabSize,
-          isGiven("n_inner") ? whole("n_inner") : Math.clamp(4L * nEmbd, 0, 1 << 30),
-          Activation.named(string("activation_function", "gelu_new")),
-          real("layer_norm_epsilon", 1e-5f),
-          flag("scale_attn_weights", true),
-          flag("scale_attn_by_inverse_layer_idx", false),
-          bos.isEmpty() ? -1 : bos.getFirst(),
-          tokenIds("eos_token_id", vocabSize));
+              whole("n_head"),
+              nEmbd,
+              whole(isGiven("n_positions") ? "n_positions" : "n_ctx"),
+              vocabSize,
+              isGiven("n_inner") ? whole("n_inner") : Math.clamp(4L * nEmbd, 0, 1 << 30),
+              Activation.named(string("activation_function", "gelu_new")),
+              real("layer_norm_epsilon", 1e-5f),
+              flag("scale_attn_weights", true),
+              flag("scale_attn_by_inverse_layer_idx", false),
+              bos.isEmpty() ? -1 : bos.getFirst(),
+              tokenIds("eos_token_id", vocabSize));
       String endsFrom = values.containsKey("eos_token_id") ? FILE_NAME : "transformers' default";
       return new HfConfig(
           config, flag("tie_word_embeddings", true), endsFrom, Optional.empty(), notes);
@@ -352,8 +352,7 @@ final class ConfigJson {
     JsonArray ends = new JsonArray();
     config.eosTokenIds().forEach(ends::add);
     json.add(
-        "eos_token_id",
-        ends.isEmpty() ? JsonNull.INSTANCE : ends.size() == 1 ? ends.get(0) : ends);
+        "eos_token_id", ends.isEmpty() ? JsonNull.INSTANCE : ends.size() == 1 ? ends.get(0) : ends);
     return json;
   }
 

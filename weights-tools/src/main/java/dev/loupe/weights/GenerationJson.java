@@ -24,8 +24,7 @@ import org.jspecify.annotations.Nullable;
  * @param eos where generation stops, if the file says so
  * @param others the names of all fields that it sets beside, but those that change no token
  */
-record GenerationJson(
-    Optional<List<Long>> bos, Optional<List<Long>> eos, List<String> others) {
+record GenerationJson(Optional<List<Long>> bos, Optional<List<Long>> eos, List<String> others) {
   static final String FILE_NAME = "generation_config.json";
   private static final int MAX_BYTES = 16 << 20;
   private static final Set<String> WITHOUT_EFFECT =
@@ -81,7 +80,9 @@ record GenerationJson(
         others);
   }
 
-  /** An id or a list of them; null for null, which transformers takes for a field that isn't set. */
+  /**
+   * An id or a list of them; null for null, which transformers takes for a field that isn't set.
+   */
   private static @Nullable List<Long> ids(JsonReader in, String what) throws IOException {
     if (in.peek() == JsonToken.NULL) {
       in.nextNull();

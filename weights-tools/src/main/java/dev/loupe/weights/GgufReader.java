@@ -37,7 +37,6 @@ final class GgufReader implements CheckpointReader {
           "tokenizer.ggml.eot_token_id",
           "tokenizer.ggml.eom_token_id");
 
-
   @Override
   public List<String> fileNames() {
     return List.of("*.gguf");

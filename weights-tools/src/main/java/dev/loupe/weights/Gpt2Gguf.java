@@ -69,9 +69,7 @@ public final class Gpt2Gguf {
       throw new CheckpointException(
           "%s: its model ends at any of %d tokens, and GGUF has fields for %d"
               .formatted(
-                  checkpoint.source(),
-                  config.eosTokenIds().size(),
-                  GgufReader.END_TOKENS.size()));
+                  checkpoint.source(), config.eosTokenIds().size(), GgufReader.END_TOKENS.size()));
     }
     if (vocabulary.tokens().size() > config.vocabSize()) {
       throw new CheckpointException(

@@ -18,7 +18,9 @@ final class Gpt2Layout {
   /** The causal mask and its fill value, which older checkpoints store beside the weights. */
   private static final Pattern BUFFER = Pattern.compile("h\\.[0-9]+\\.attn\\.(bias|masked_bias)");
 
-  /** Of GPT2ForSequenceClassification, ForTokenClassification, ForQuestionAnswering, DoubleHeads. */
+  /**
+   * Of GPT2ForSequenceClassification, ForTokenClassification, ForQuestionAnswering, DoubleHeads.
+   */
   private static final Pattern CLASSIFIER =
       Pattern.compile("(^|\\.)(score|classifier|qa_outputs|multiple_choice_head|v_head)\\.");
 

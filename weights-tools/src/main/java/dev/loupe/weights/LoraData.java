@@ -23,8 +23,7 @@ final class LoraData implements TensorData {
   private final int columns;
   private final double scale;
 
-  LoraData(
-      TensorData matrix, float[] left, float[] right, int rank, int columns, double scale) {
+  LoraData(TensorData matrix, float[] left, float[] right, int rank, int columns, double scale) {
     this.matrix = matrix;
     this.left = left;
     this.right = right;

@@ -16,8 +16,15 @@ final class PyTorchReader implements CheckpointReader {
   @Override
   public List<String> fileNames() {
     return List.of(
-        FILE_NAME, "ckpt.pt", "model.pt", "model.pth", "pytorch_model.*.bin", "*.pt", "*.pth",
-        "*.ckpt", "*.pkl");
+        FILE_NAME,
+        "ckpt.pt",
+        "model.pt",
+        "model.pth",
+        "pytorch_model.*.bin",
+        "*.pt",
+        "*.pth",
+        "*.ckpt",
+        "*.pkl");
   }
 
   @Override

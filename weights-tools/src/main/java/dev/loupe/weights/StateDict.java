@@ -37,10 +37,7 @@ final class StateDict {
       List<String> places = List.copyOf(search.found.keySet());
       throw new CheckpointException(
           "%s holds more than one GPT-2: in its dicts \"%s\" and \"%s\"; save one of them alone"
-              .formatted(
-                  torch.file().path(),
-                  places.get(0),
-                  places.get(1)));
+              .formatted(torch.file().path(), places.get(0), places.get(1)));
     }
     if (!dicts.isEmpty()) {
       return dicts.getFirst();

@@ -139,8 +139,8 @@ final class StrictJson {
   }
 
   /**
-   * The bytes of a segment, with Python's NaN and infinities in quotes; refuses to go on in a string
-   * that is too long.
+   * The bytes of a segment, with Python's NaN and infinities in quotes; refuses to go on in a
+   * string that is too long.
    */
   private static final class BoundedStrings extends InputStream {
     private static final List<byte[]> NOT_FINITE =

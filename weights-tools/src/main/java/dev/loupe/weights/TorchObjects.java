@@ -27,6 +27,7 @@ final class TorchObjects {
   /** Programs whose own types in a file tell that it is theirs. */
   private static final Map<String, String> PROGRAMS =
       Map.of("megatron", "Megatron-LM", "fairseq", "fairseq");
+
   private static final Set<String> TENSORS =
       Set.of("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2");
   private static final Set<String> PARAMETERS =

@@ -221,8 +221,7 @@ final class Blocks {
         int signs = x[74 + 4 * ib + l];
         for (int j = 0; j < 4; j++) {
           y[to + j] = db * Iq3Grid.magnitude(first, j) * ((signs & (1 << j)) != 0 ? -1 : 1);
-          y[to + j + 4] =
-              db * Iq3Grid.magnitude(second, j) * ((signs & (16 << j)) != 0 ? -1 : 1);
+          y[to + j + 4] = db * Iq3Grid.magnitude(second, j) * ((signs & (16 << j)) != 0 ? -1 : 1);
         }
         to += 8;
       }

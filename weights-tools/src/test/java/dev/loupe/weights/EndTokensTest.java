@@ -26,8 +26,7 @@ class EndTokensTest {
   @BeforeEach
   void model() throws IOException {
     folder =
-        ModelFolder.random(
-            temporary.resolve("m"), ModelFolder.ODD, RandomCheckpoint.Layout.PLAIN);
+        ModelFolder.random(temporary.resolve("m"), ModelFolder.ODD, RandomCheckpoint.Layout.PLAIN);
   }
 
   private static List<Integer> ids(String text) {
@@ -80,8 +79,7 @@ class EndTokensTest {
               ? "eos none"
               : "eos %s (%s)".formatted(expected.replace(" ", ", "), from);
       assertTrue(text.contains(shown), text);
-      assertEquals(
-          from, Inspection.of(checkpoint).json().get("eos_from").getAsString());
+      assertEquals(from, Inspection.of(checkpoint).json().get("eos_from").getAsString());
       boolean beyond = config.contains("99") || generation.contains("37");
       assertEquals(beyond ? 1 : 0, checkpoint.notes().size(), checkpoint.notes()::toString);
     }
@@ -127,8 +125,7 @@ class EndTokensTest {
     Vocabulary vocabulary =
         new Vocabulary(List.of(new Vocabulary.Token("a", Vocabulary.Kind.NORMAL)), List.of("a b"));
     try (Checkpoint checkpoint = Checkpoint.open(folder)) {
-      Gpt2Safetensors.write(
-          checkpoint, Optional.empty(), Optional.empty(), copy, Progress.NONE);
+      Gpt2Safetensors.write(checkpoint, Optional.empty(), Optional.empty(), copy, Progress.NONE);
       Gpt2Gguf.write(checkpoint, vocabulary, GgmlType.F16, gguf, Progress.NONE);
     }
     assertArrayEquals(

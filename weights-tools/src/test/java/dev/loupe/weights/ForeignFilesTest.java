@@ -92,7 +92,8 @@ class ForeignFilesTest {
   void aPointerOfGitLfs(String name) throws IOException {
     ModelFolder.random(folder, ModelFolder.LEAST, RandomCheckpoint.Layout.PLAIN);
     Files.writeString(
-        folder.resolve(name), "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+        folder.resolve(name),
+        "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
     refused(folder.resolve(name), "Git LFS pointer", "git lfs pull");
   }
 

@@ -84,7 +84,8 @@ class WrappedWeightsTest {
   @ValueSource(strings = {"state_dict", "model_state_dict", "state", "model", "a.b.c", "module"})
   void atAnyLevelOfTheDict(String place) throws IOException {
     TorchWriter writer = TorchWriter.plain();
-    Object inner = PickleWriter.orderedDict(writer.stateDict(named("model.transformer.", "model.")));
+    Object inner =
+        PickleWriter.orderedDict(writer.stateDict(named("model.transformer.", "model.")));
     String[] levels = place.split("\\.", -1);
     for (int i = levels.length - 1; i >= 0; i--) {
       Map<String, Object> outer = new LinkedHashMap<>();
@@ -137,7 +138,8 @@ class WrappedWeightsTest {
     } else {
       torch(name, Map.of("state_dict", writer.stateDict(named("", ""))), writer);
     }
-    for (String other : List.of("optimizer.pt", "training_args.bin", "rng_state_0.pth", "meta.pkl")) {
+    for (String other :
+        List.of("optimizer.pt", "training_args.bin", "rng_state_0.pth", "meta.pkl")) {
       Files.writeString(folder.resolve(other), "none of a model's");
     }
     opens();
@@ -146,8 +148,7 @@ class WrappedWeightsTest {
   @Test
   void shardsOfAVariant() throws IOException {
     Path sharded = ModelFolder.shard(expected, 2);
-    Files.move(
-        ModelFolder.index(sharded), sharded.resolve("model.safetensors.index.fp16.json"));
+    Files.move(ModelFolder.index(sharded), sharded.resolve("model.safetensors.index.fp16.json"));
     Checkpoint.open(sharded).close();
     Files.move(
         sharded.resolve("model.safetensors.index.fp16.json"), sharded.resolve("elsewhere.json"));
@@ -170,8 +171,7 @@ class WrappedWeightsTest {
     TorchWriter writer = TorchWriter.plain();
     Map<String, Object> dict = writer.stateDict(TorchWriter.tensors(temporary.resolve("tied")));
     StringBuilder map = new StringBuilder("\"lm_head.weight\": \"pytorch_model-1.bin\"");
-    dict.keySet()
-        .forEach(name -> map.append(", \"%s\": \"pytorch_model-1.bin\"".formatted(name)));
+    dict.keySet().forEach(name -> map.append(", \"%s\": \"pytorch_model-1.bin\"".formatted(name)));
     if (stored) {
       dict.put("lm_head.weight", dict.get("transformer.wte.weight"));
     }
@@ -233,7 +233,8 @@ class WrappedWeightsTest {
 
   private void notes(String... words) throws IOException {
     try (Checkpoint checkpoint = Checkpoint.open(expected)) {
-      assertEquals(words.length == 0 ? 0 : 1, checkpoint.notes().size(), checkpoint.notes()::toString);
+      assertEquals(
+          words.length == 0 ? 0 : 1, checkpoint.notes().size(), checkpoint.notes()::toString);
       for (String word : words) {
         assertTrue(checkpoint.notes().getFirst().contains(word), checkpoint.notes()::toString);
       }
@@ -281,8 +282,7 @@ class WrappedWeightsTest {
     ModelFolder.rewrite(
         expected,
         tensors ->
-            tensors.put(
-                new SafetensorsWriter.Entry(name, DType.F32, List.of(3L)), new byte[12]));
+            tensors.put(new SafetensorsWriter.Entry(name, DType.F32, List.of(3L)), new byte[12]));
     notes(name, word);
   }
 }
