@@ -283,7 +283,7 @@ final class GgmlBlocks implements TensorData {
     int group = i / 32;
     int low = bits(block + 4, group / 2, group % 2 * 4, 15);
     int high = bits(block + 2, group / 4, group % 4 * 2, 3);
-    int q = nibble(block + 8 + 16 * group, i % 32);
+    int q = nibble(block + 8 + 16L * group, i % 32);
     return half(block) * (low + 16 * high - 32) * VALUES[q];
   }
 }

@@ -269,7 +269,7 @@ class AdapterTest {
   void modulesThatAreSavedWhole() throws IOException {
     put("base_model.model.lm_head.weight", V, C);
     put(FRONT + "h.0.ln_1.weight", C);
-    put(FRONT + "h.1.attn.c_attn.base_layer.bias", 3 * C);
+    put(FRONT + "h.1.attn.c_attn.base_layer.bias", 3L * C);
     put("base_model.model.score.weight", 2, C);
     write(",'r': 2, 'modules_to_save': ['lm_head', 'ln_1'], 'bias': 'all'");
     try (Checkpoint plain = Checkpoint.open(base);

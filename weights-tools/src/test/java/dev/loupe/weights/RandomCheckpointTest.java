@@ -197,7 +197,7 @@ class RandomCheckpointTest {
   @EnumSource
   void sizesHaveTheirNames(RandomCheckpoint.Size size) {
     assertSame(size, RandomCheckpoint.Size.named(size.label()));
-    assertEquals(size == RandomCheckpoint.Size.TINY ? 16 : 64, size.config().headDim());
+    assertEquals(size == RandomCheckpoint.Size.TINY ? 32 : 64, size.config().headDim());
   }
 
   @Test

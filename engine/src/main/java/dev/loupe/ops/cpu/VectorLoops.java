@@ -989,8 +989,8 @@ final class VectorLoops implements InnerLoops {
         for (int i = 0; i < whole; i += W) {
           FloatVector v = load(x, xOffset + 4L * i);
           FloatVector e = exp(v.min(ScalarLoops.MISH_LARGE));
-          FloatVector n = e.mul(e.add(2));
-          v.mul(n.div(n.add(2))).intoMemorySegment(x, xOffset + 4L * i, LE);
+          FloatVector both = e.mul(e.add(2));
+          v.mul(both.div(both.add(2))).intoMemorySegment(x, xOffset + 4L * i, LE);
         }
       }
       case GELU, GELU_10 -> whole = 0; // erf in double precision
