@@ -40,6 +40,7 @@ class KernelMutantsTest {
   @BeforeAll
   static void model() throws Exception {
     EmulatedGpu.require();
+    Assumptions.assumeTrue(Files.isDirectory(KERNELS.resolve("src")), "not in a checkout");
     model = TinyModel.in(shared).folder();
     text = Ran.loupe(generate("cpu")).well().out();
   }

@@ -3,6 +3,7 @@ package dev.loupe.hub;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonParseException;
 import com.google.gson.JsonParser;
+import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Progress;
 import java.io.IOException;
@@ -306,7 +307,7 @@ public final class Pull {
       Path part = staging.part(file);
       needed -= Files.exists(part) ? Math.min(Files.size(part), file.size()) : 0;
     }
-    long room = Files.getFileStore(folder).getUsableSpace();
+    long room = AtomicFile.room(folder);
     if (room < needed) {
       throw new IOException(
           "%s needs %d bytes more, but the file system of %s has room for %d only"

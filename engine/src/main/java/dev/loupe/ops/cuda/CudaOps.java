@@ -2,6 +2,7 @@ package dev.loupe.ops.cuda;
 
 import dev.loupe.Gemm;
 import dev.loupe.Precision;
+import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
 import dev.loupe.kernels.DeviceBuffer;
@@ -333,7 +334,10 @@ public final class CudaOps implements Ops {
 
   /** What a session of such a size takes. */
   CudaMemory memory(SessionSize size) {
-    return CudaMemory.ofSession(size, activations, cublas != null);
+    long scores =
+        AttentionKernels.scratchBytes(
+            gpu, CudaMemory.cacheShape(size), activations, size.rows(), size.positions());
+    return CudaMemory.ofSession(size, activations, cublas != null, scores);
   }
 
   @Override
