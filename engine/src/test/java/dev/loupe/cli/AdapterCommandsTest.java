@@ -48,8 +48,7 @@ class AdapterCommandsTest {
          "%sB.weight": {"dtype": "F32", "shape": [256, 2], "data_offsets": [512, 2560]}}"""
             .formatted(module, module);
     byte[] text = header.getBytes(StandardCharsets.UTF_8);
-    ByteBuffer bytes =
-        ByteBuffer.allocate(8 + text.length + 2560).order(ByteOrder.LITTLE_ENDIAN);
+    ByteBuffer bytes = ByteBuffer.allocate(8 + text.length + 2560).order(ByteOrder.LITTLE_ENDIAN);
     bytes.putLong(text.length).put(text);
     Random random = new Random(3);
     while (bytes.hasRemaining()) {
@@ -76,8 +75,7 @@ class AdapterCommandsTest {
     Ran convert = Ran.loupe("weights", "convert", adapter, written, "--dtype", "f32").well();
     assertTrue(convert.err().contains("1 matrices changed"), convert.err());
     assertEquals(merged, generate("-m", written));
-    String verified =
-        Ran.loupe("weights", "verify", adapter, written).well().out();
+    String verified = Ran.loupe("weights", "verify", adapter, written).well().out();
     assertTrue(verified.startsWith("equal: 40 tensors"), verified);
     Ran inspected = Ran.loupe("weights", "inspect", model.folder(), "--adapter", adapter).well();
     assertTrue(inspected.out().contains("adapter_model.safetensors"), inspected.out());
@@ -124,14 +122,12 @@ class AdapterCommandsTest {
     JsonObject stopped = run();
     assertEquals("eos", finish(stopped));
     assertTrue(stopped.getAsJsonArray("tokens").size() <= prompt + 3, stopped.toString());
-    model.config(
-        "\"eos_token_id\": 1023", "\"eos_token_id\": [%d, %d]".formatted(unused, third));
+    model.config("\"eos_token_id\": 1023", "\"eos_token_id\": [%d, %d]".formatted(unused, third));
     Files.writeString(generation, "{\"eos_token_id\": %d}".formatted(unused));
     assertEquals("length", finish(run()), "generation_config.json takes precedence");
     Files.delete(generation);
     assertEquals("eos", finish(run()));
-    String json =
-        Ran.loupe("weights", "inspect", model.folder(), "--json", "-q").well().out();
+    String json = Ran.loupe("weights", "inspect", model.folder(), "--json", "-q").well().out();
     JsonObject inspected = JsonParser.parseString(json).getAsJsonObject();
     assertEquals("config.json", inspected.get("eos_from").getAsString());
     assertFalse(inspected.getAsJsonObject("config").get("eos_token_id").isJsonPrimitive());
@@ -143,8 +139,7 @@ class AdapterCommandsTest {
     model.config("gelu_new", "mish");
     Ran ran = Ran.loupe("generate", "-m", model.folder(), "ROMEO:", "-n", 2, "--json").well();
     assertEquals(
-        "mish",
-        ran.json().getFirst().getAsJsonObject("model").get("activation").getAsString());
+        "mish", ran.json().getFirst().getAsJsonObject("model").get("activation").getAsString());
     model.config("mish", "gelu_fast");
     assertEquals("gelu_new", run().getAsJsonObject("model").get("activation").getAsString());
   }
