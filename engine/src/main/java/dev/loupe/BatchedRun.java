@@ -189,7 +189,7 @@ final class BatchedRun {
     Sample sample = text.sample;
     int id = sample.choose(sampler, logits);
     sample.note(id, logits);
-    sample.accept(id, id == config.eosTokenId());
+    sample.accept(id, config.isEnd(id));
     if (sample.length() == prompt.length + tokens) {
       sample.end(Finish.LENGTH);
     }

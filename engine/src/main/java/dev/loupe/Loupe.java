@@ -96,7 +96,8 @@ public final class Loupe implements AutoCloseable {
   public static Loupe open(Path source, Options options, Progress progress)
       throws CheckpointException {
     long start = System.nanoTime();
-    Checkpoint checkpoint = Checkpoint.open(source, options.activation().orElse(null));
+    Checkpoint checkpoint =
+        Checkpoint.open(source, options.activation().orElse(null), options.adapter().orElse(null));
     Tokenizer tokenizer = null;
     Opened opened = null;
     try {
@@ -188,6 +189,7 @@ public final class Loupe implements AutoCloseable {
       Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
     Gpt2Config config = checkpoint.config();
     requireHeads(config);
+    requireActivation(config);
     CudaOps ops;
     List<String> notes = new ArrayList<>();
     try {
@@ -234,6 +236,14 @@ public final class Loupe implements AutoCloseable {
       throw new BackendException(
           "heads %d wide: the GPU takes multiples of 8 up to 128 (--backend cpu)"
               .formatted(config.headDim()));
+    }
+  }
+
+  private static void requireActivation(Gpt2Config config) {
+    if (!CudaOps.computes(config.activation())) {
+      throw new BackendException(
+          "activation_function %s: no GPU kernel computes it (--backend cpu)"
+              .formatted(config.activation().configName()));
     }
   }
 

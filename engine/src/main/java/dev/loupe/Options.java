@@ -19,6 +19,7 @@ import java.util.Optional;
  *     processor
  * @param hash whether to compute the SHA-256 of the weights, which reads all of them
  * @param activation what the model is run with; empty for what its checkpoint says
+ * @param adapter the folder of a LoRA adapter, which is merged with the model
  * @param gpt2Tokenizer the folder of GPT-2's own tokenizer, for checkpoints that were trained with
  *     it and come without
  * @param kernels name of the variant to use on a GPU, by family of kernels, whatever first contact
@@ -34,6 +35,7 @@ public record Options(
     int vectorBits,
     boolean hash,
     Optional<Activation> activation,
+    Optional<Path> adapter,
     Optional<Path> gpt2Tokenizer,
     Map<String, String> kernels,
     FirstContact.Listener firstContact) {
@@ -64,6 +66,7 @@ public record Options(
         false,
         Optional.empty(),
         Optional.empty(),
+        Optional.empty(),
         Map.of(),
         FirstContact.Listener.NONE);
   }
@@ -78,6 +81,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -93,6 +97,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -108,6 +113,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -123,6 +129,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -138,6 +145,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -153,6 +161,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -168,6 +177,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -184,6 +194,23 @@ public record Options(
         vectorBits,
         hash,
         Optional.of(activation),
+        adapter,
+        gpt2Tokenizer,
+        kernels,
+        firstContact);
+  }
+
+  public Options adapter(Path folder) {
+    return new Options(
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        Optional.of(folder),
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -199,6 +226,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         Optional.of(folder),
         kernels,
         firstContact);
@@ -214,6 +242,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);
@@ -229,6 +258,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         kernels,
         firstContact);

@@ -402,7 +402,7 @@ final class Session implements AutoCloseable {
   /** Appends a chosen token; {@code logits} are those it was chosen from, if they are at hand. */
   void accept(Sample sample, int id, float @Nullable [] logits) {
     sample.note(id, logits);
-    sample.accept(id, id == config.eosTokenId());
+    sample.accept(id, config.isEnd(id));
   }
 
   /**

@@ -63,6 +63,12 @@ final class ConvertCommand implements Callable<Integer> {
   @Nullable String dtype;
 
   @Option(
+      names = "--adapter",
+      paramLabel = "DIR|NAME",
+      description = "LoRA adapter to merge with IN (default: none).")
+  @Nullable Path adapter;
+
+  @Option(
       names = "--activation",
       paramLabel = "A",
       description = "What the model is said to run with (default: what IN says).")
@@ -83,7 +89,7 @@ final class ConvertCommand implements Callable<Integer> {
       throw new IOException(out + " exists already; give a new name or delete it");
     }
     ProgressBar bar = new ProgressBar(terminal, !quiet, "writing " + out.getFileName());
-    try (Checkpoint checkpoint = Checkpoint.open(Models.find(in), activation)) {
+    try (Checkpoint checkpoint = Models.find(in, adapter).open(activation)) {
       if (!quiet) {
         WeightsCommand.sayNotes(checkpoint, terminal);
       }

@@ -28,6 +28,12 @@ final class InspectCommand implements Callable<Integer> {
       description = "The model (default: the bundled demo).")
   @Nullable Path model;
 
+  @Option(
+      names = "--adapter",
+      paramLabel = "DIR|NAME",
+      description = "LoRA adapter to merge with the model (default: none).")
+  @Nullable Path adapter;
+
   @Option(names = "--all", description = "Every tensor on a line of its own.")
   boolean all;
 
@@ -44,7 +50,8 @@ final class InspectCommand implements Callable<Integer> {
     Terminal terminal = parent.main.terminal();
     ModelOptions options = new ModelOptions();
     options.model = model;
-    try (Checkpoint checkpoint = Checkpoint.open(options.source())) {
+    options.adapter = adapter;
+    try (Checkpoint checkpoint = options.find().open(null)) {
       Inspection inspection = inspect(checkpoint, new ProgressBar(terminal, !quiet, "hashing"));
       TokenizerReport tokenizer = TokenizerReport.of(checkpoint, Home.gpt2Tokenizer());
       if (json) {

@@ -192,7 +192,12 @@ public final class Tokenizer implements AutoCloseable {
     return of(found(own, checkpoint.source()), checkpoint.source());
   }
 
+  /** The adapter's where it brings a tokenizer, else the model's. */
   private static Path folderOf(Checkpoint checkpoint) {
+    Optional<Path> adapter = checkpoint.adapter().filter(TokenizerJson::isIn);
+    if (adapter.isPresent()) {
+      return adapter.get();
+    }
     Path source = checkpoint.source();
     Path parent = source.toAbsolutePath().getParent();
     return Files.isDirectory(source) || parent == null ? source : parent;

@@ -66,6 +66,12 @@ public final class Gpt2Gguf {
     if (config.scaleAttnByInverseLayerIdx()) {
       throw refused("scale_attn_by_inverse_layer_idx", true, false);
     }
+    if (config.eosTokenIds().size() > GgufReader.END_TOKENS.size()) {
+      throw new CheckpointException(
+          "%s: its model ends at any of %d tokens, and GGUF has fields for %d"
+              .formatted(
+                  checkpoint.source(), config.eosTokenIds().size(), GgufReader.END_TOKENS.size()));
+    }
     if (vocabulary.tokens().size() > config.vocabSize()) {
       throw new CheckpointException(
           "%s: the tokenizer has %d tokens and the model %d: they do not belong together"
@@ -119,8 +125,8 @@ public final class Gpt2Gguf {
     if (bos >= 0) {
       metadata.put("tokenizer.ggml.bos_token_id", bos);
     }
-    if (config.eosTokenId() >= 0) {
-      metadata.put("tokenizer.ggml.eos_token_id", config.eosTokenId());
+    for (int i = 0; i < config.eosTokenIds().size(); i++) {
+      metadata.put(GgufReader.END_TOKENS.get(i), config.eosTokenIds().get(i));
     }
     if (vocabulary.unknown() >= 0) {
       metadata.put("tokenizer.ggml.unknown_token_id", vocabulary.unknown());

@@ -17,7 +17,8 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * A checkpoint as Hugging Face transformers wants its GPT-2: a folder with config.json,
- * model.safetensors and tokenizer.json. A head that repeats {@code wte} is left out.
+ * model.safetensors and tokenizer.json, and the generation_config.json of a model that has one. A
+ * head that repeats {@code wte} is left out.
  */
 public final class Gpt2Safetensors {
   private static final String ENDING = ".safetensors";
@@ -64,6 +65,11 @@ public final class Gpt2Safetensors {
     Path config = folder.resolve(ConfigJson.FILE_NAME);
     Map<Path, byte[]> files = new LinkedHashMap<>();
     others.forEach((name, content) -> files.put(folder.resolve(name), content));
+    Optional<Path> generation = checkpoint.generationConfig();
+    if (generation.isPresent()) {
+      byte[] settings = Files.readAllBytes(generation.get());
+      files.put(folder.resolve(GenerationJson.FILE_NAME), settings);
+    }
     for (Path file : Stream.concat(Stream.of(weights, config), files.keySet().stream()).toList()) {
       if (Files.exists(file)) {
         throw new IOException(file + " exists already; give a new name or delete it");

@@ -500,6 +500,12 @@ public final class CudaOps implements Ops {
     return linear.prepare(linear.variantFor(w, rows), w, input, epilogue);
   }
 
+  /** Whether there are kernels for it; a model with another one runs on the CPU. */
+  public static boolean computes(Activation f) {
+    return Arrays.stream(dev.loupe.kernels.Activation.values())
+        .anyMatch(kernel -> kernel.name().equals(f.name()));
+  }
+
   private static dev.loupe.kernels.Activation kernel(Activation f) {
     return dev.loupe.kernels.Activation.valueOf(f.name());
   }
