@@ -51,13 +51,14 @@ public final class Loupe implements AutoCloseable {
   private final List<String> notes;
   private @Nullable ValueNorms valueNorms; // once somebody wants them
 
-  private Loupe(Checkpoint checkpoint, Tokenizer tokenizer, Opened opened, ModelInfo info) {
+  private Loupe(Checkpoint checkpoint, Words words, Opened opened, ModelInfo info) {
     this.checkpoint = checkpoint;
-    this.tokenizer = tokenizer;
+    this.tokenizer = words.tokenizer();
     this.ops = opened.ops();
     this.model = opened.model();
     this.info = info;
-    this.notes = Stream.concat(checkpoint.notes().stream(), opened.notes().stream()).toList();
+    this.notes =
+        Stream.of(checkpoint.notes(), words.notes(), opened.notes()).flatMap(List::stream).toList();
   }
 
   /** Opens a model with {@link Options#defaults}. */
@@ -66,7 +67,9 @@ public final class Loupe implements AutoCloseable {
   }
 
   /**
-   * Opens a model: a folder with config.json, weights and tokenizer, or a weights file.
+   * Opens a model: a folder with config.json, weights and tokenizer, or a weights file. Where the
+   * tokenizer is missing or can't be used, the model takes token ids alone, unless the options
+   * {@linkplain Options#textRequired refuse that}; {@link #notes} says why.
    *
    * @throws CheckpointException if a file is missing or malformed; the message says which and how
    * @throws BackendException if the backend asked for can't run here
@@ -86,14 +89,13 @@ public final class Loupe implements AutoCloseable {
       throws CheckpointException {
     long start = System.nanoTime();
     Checkpoint checkpoint = Checkpoint.open(source, options.activation().orElse(null));
-    Tokenizer tokenizer = null;
+    Words words = null;
     Opened opened = null;
     try {
-      tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
-      checkVocabulary(checkpoint.config(), tokenizer, source);
+      words = words(checkpoint, options);
       // first, since loading then gives back the pages that this reads
       Optional<String> hash = options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty();
-      opened = open(options, checkpoint, tokenizer, progress);
+      opened = open(options, checkpoint, words.tokenizer(), progress);
       ModelInfo info =
           new ModelInfo(
               source.toString(),
@@ -103,13 +105,13 @@ public final class Loupe implements AutoCloseable {
               opened.ops() instanceof CudaOps ? "cuda" : "cpu",
               opened.device(),
               (System.nanoTime() - start) / 1e6);
-      return new Loupe(checkpoint, tokenizer, opened, info);
+      return new Loupe(checkpoint, words, opened, info);
     } catch (Throwable e) {
       if (opened != null) {
         opened.ops().close();
       }
-      if (tokenizer != null) {
-        tokenizer.close();
+      if (words != null) {
+        words.tokenizer().close();
       }
       checkpoint.close();
       throw e;
@@ -226,13 +228,31 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
-  private static void checkVocabulary(Gpt2Config config, Tokenizer tokenizer, Path source)
-      throws CheckpointException {
-    int padding = config.vocabSize() - tokenizer.size();
-    if (padding < 0 || padding > MOST_PADDING) {
+  /**
+   * @param notes what the user should know of the tokenizer
+   */
+  private record Words(Tokenizer tokenizer, List<String> notes) {}
+
+  private static Words words(Checkpoint checkpoint, Options options) throws CheckpointException {
+    Gpt2Config config = checkpoint.config();
+    try {
+      Tokenizer tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
+      int padding = config.vocabSize() - tokenizer.size();
+      if (padding >= 0 && padding <= MOST_PADDING) {
+        return new Words(tokenizer, List.of());
+      }
+      tokenizer.close();
       throw new CheckpointException(
           "%s: the model has a vocabulary of %d and the tokenizer one of %d: they do not belong together"
-              .formatted(source, config.vocabSize(), tokenizer.size()));
+              .formatted(checkpoint.source(), config.vocabSize(), tokenizer.size()));
+    } catch (CheckpointException e) {
+      if (options.textRequired()) {
+        throw e;
+      }
+      String why = String.valueOf(e.getMessage());
+      return new Words(
+          Tokenizer.ofIds(config.vocabSize(), why),
+          List.of("this model takes token ids alone: " + why));
     }
   }
 
@@ -398,9 +418,8 @@ public final class Loupe implements AutoCloseable {
       throw new IllegalArgumentException(
           "token %d: the model reads %d tokens".formatted(at, config.nPositions()));
     }
-    if (target >= 0 && !tokenizer.contains(target)) {
-      throw new IllegalArgumentException(
-          "token id %d is outside the vocabulary 0..%d".formatted(target, tokenizer.size() - 1));
+    if (target >= 0) {
+      tokenizer.requireToken(target);
     }
     if (top < 0) {
       throw new IllegalArgumentException("the top %d tokens: not 0 or more".formatted(top));

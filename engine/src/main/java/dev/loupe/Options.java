@@ -21,6 +21,8 @@ import java.util.Optional;
  * @param activation what the model is run with; empty for what its checkpoint says
  * @param gpt2Tokenizer the folder of GPT-2's own tokenizer, for checkpoints that were trained with
  *     it and come without
+ * @param textRequired whether a model is refused whose tokenizer is missing or can't be used;
+ *     otherwise it takes token ids alone, and a note says why
  * @param kernels name of the variant to use on a GPU, by family of kernels, whatever first contact
  *     found of it and wherever it takes the shape; the others are chosen by what was found
  * @param firstContact hears when the kernels are tested on a card, once
@@ -35,6 +37,7 @@ public record Options(
     boolean hash,
     Optional<Activation> activation,
     Optional<Path> gpt2Tokenizer,
+    boolean textRequired,
     Map<String, String> kernels,
     FirstContact.Listener firstContact) {
   public Options {
@@ -64,6 +67,7 @@ public record Options(
         false,
         Optional.empty(),
         Optional.empty(),
+        false,
         Map.of(),
         FirstContact.Listener.NONE);
   }
@@ -79,6 +83,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -94,6 +99,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -109,6 +115,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -124,6 +131,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -139,6 +147,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -154,6 +163,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -169,6 +179,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -185,6 +196,7 @@ public record Options(
         hash,
         Optional.of(activation),
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -200,6 +212,23 @@ public record Options(
         hash,
         activation,
         Optional.of(folder),
+        textRequired,
+        kernels,
+        firstContact);
+  }
+
+  public Options textRequired(boolean textRequired) {
+    return new Options(
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -215,6 +244,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -230,6 +260,7 @@ public record Options(
         hash,
         activation,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }

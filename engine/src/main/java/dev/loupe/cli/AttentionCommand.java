@@ -80,7 +80,7 @@ final class AttentionCommand implements Callable<Integer> {
     try (AttentionOutput files = attention) {
       files.open(1);
       List<Generation> runs;
-      try (Loupe loupe = model.open(terminal, output.quiet, output.json);
+      try (Loupe loupe = model.open(terminal, output.quiet, output.json, request.needsText());
           Interrupt interrupt = new Interrupt(terminal)) {
         runs = new RunPrinter(terminal, output, 1, true, interrupt).run(loupe, request);
       }

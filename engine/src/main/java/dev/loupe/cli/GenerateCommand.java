@@ -111,7 +111,7 @@ final class GenerateCommand implements Callable<Integer> {
       List<Generation> runs;
       BrokenRunException failure = null;
       boolean interrupted;
-      try (Loupe loupe = model.open(terminal, output.quiet, output.json);
+      try (Loupe loupe = model.open(terminal, output.quiet, output.json, request.needsText());
           Interrupt interrupt = new Interrupt(terminal)) {
         boolean fileFollows = attention.writes();
         runs =

@@ -84,14 +84,16 @@ final class ModelOptions {
    * Opens the model; shows a bar where that takes a while.
    *
    * @param hash whether to compute the hash of the weights, which reads all of them
+   * @param text whether the model must have a tokenizer, see {@link Options#textRequired}
    */
-  Loupe open(Terminal terminal, boolean quiet, boolean hash) throws CheckpointException {
+  Loupe open(Terminal terminal, boolean quiet, boolean hash, boolean text)
+      throws CheckpointException {
     if (!quiet) {
       CompileProgress.show(terminal);
     }
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
-      loupe = Loupe.open(source(), options(hash, bar), bar::loaded);
+      loupe = Loupe.open(source(), options(hash, text, bar), bar::loaded);
     }
     if (!quiet) {
       loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
@@ -99,7 +101,7 @@ final class ModelOptions {
     return loupe;
   }
 
-  private Options options(boolean hash, OpeningBar bar) {
+  private Options options(boolean hash, boolean text, OpeningBar bar) {
     return new Options(
         backend,
         device,
@@ -110,6 +112,7 @@ final class ModelOptions {
         hash,
         Optional.ofNullable(activation),
         Home.gpt2Tokenizer(),
+        text,
         kernels,
         bar);
   }

@@ -11,7 +11,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.stream.IntStream;
@@ -29,16 +32,55 @@ import java.util.stream.IntStream;
  */
 public final class Tokenizer implements AutoCloseable {
   private final TokenTable table;
+  private final BitSet ids;
   private final AddedTokens added;
   private final Encoder encoder;
   private final boolean spellsBytes; // and leaves out what has no token, without a word
+  private final Optional<String> whyNoText;
 
-  private Tokenizer(TokenizerJson json) throws CheckpointException {
+  /**
+   * @param rows of the model's vocabulary
+   */
+  private Tokenizer(TokenizerJson json, int rows) throws CheckpointException {
     table = new TokenTable(json.vocab(), json.added());
+    ids = ids(table, rows);
+    whyNoText = Optional.empty();
     added = new AddedTokens(json.added());
     boolean bpe = !json.isWithoutMerges();
     spellsBytes = bpe && !json.hasUnknownToken();
     encoder = bpe ? new NativeTokenizer(json.forNativeLibrary()) : new LongestTokens(json.vocab());
+  }
+
+  private Tokenizer(int rows, String whyNoText) {
+    Map<String, Integer> numbers = new HashMap<>();
+    for (int id = 0; id < rows; id++) {
+      numbers.put(Integer.toString(id), id);
+    }
+    table = new TokenTable(numbers, List.of());
+    ids = ids(table, rows);
+    added = new AddedTokens(List.of());
+    encoder = new NoText(whyNoText);
+    spellsBytes = false;
+    this.whyNoText = Optional.of(whyNoText);
+  }
+
+  private static BitSet ids(TokenTable table, int rows) {
+    BitSet ids = new BitSet();
+    for (int id = 0; id < Math.min(table.size(), rows); id++) {
+      ids.set(id, table.contains(id));
+    }
+    return ids;
+  }
+
+  /**
+   * One for a model whose tokens are known by their ids alone. Each id is a token, spelled and
+   * labelled as its decimal number; none adds anything to a text.
+   *
+   * @param rows how many ids there are
+   * @param why there is no text, for the exception of {@link #encode}
+   */
+  public static Tokenizer ofIds(int rows, String why) {
+    return new Tokenizer(rows, why);
   }
 
   /**
@@ -48,19 +90,19 @@ public final class Tokenizer implements AutoCloseable {
    *     the native library doesn't load on this machine
    */
   public static Tokenizer open(Path folder) throws CheckpointException {
-    return of(TokenizerJson.read(folder), folder);
+    return of(TokenizerJson.read(folder), folder, Integer.MAX_VALUE);
   }
 
   /**
    * Opens a checkpoint's tokenizer: the files beside the weights, else what the weights' own file
-   * carries, or names.
+   * carries, or names. Its tokens are those that the model has rows for.
    *
    * @param gpt2 where GPT-2's own tokenizer is, for a checkpoint that names it
    * @throws CheckpointException as {@link #open(Path)}
    */
   public static Tokenizer open(Checkpoint checkpoint, Optional<Path> gpt2)
       throws CheckpointException {
-    return of(read(checkpoint, gpt2), checkpoint.source());
+    return of(read(checkpoint, gpt2), checkpoint.source(), checkpoint.config().vocabSize());
   }
 
   private static Path folderOf(Checkpoint checkpoint) {
@@ -87,9 +129,10 @@ public final class Tokenizer implements AutoCloseable {
     }
   }
 
-  private static Tokenizer of(TokenizerJson json, Path source) throws CheckpointException {
+  private static Tokenizer of(TokenizerJson json, Path source, int rows)
+      throws CheckpointException {
     try {
-      return new Tokenizer(json);
+      return new Tokenizer(json, rows);
     } catch (IllegalArgumentException e) {
       throw unusable(source, e);
     }
@@ -162,7 +205,8 @@ public final class Tokenizer implements AutoCloseable {
    *
    * @param parseSpecial whether {@code <|endoftext|>} and other special tokens are found in the
    *     text; otherwise they are plain characters. Added tokens that aren't special always are.
-   * @throws IllegalArgumentException if the text has a byte that the vocabulary can't spell
+   * @throws IllegalArgumentException if the text has a byte that the vocabulary can't spell, or if
+   *     the model's tokens are known {@linkplain #ofIds by their ids alone}
    * @throws IllegalStateException if closed
    */
   public int[] encode(String text, boolean parseSpecial) {
@@ -200,9 +244,36 @@ public final class Tokenizer implements AutoCloseable {
     return table.size();
   }
 
-  /** Whether some token has this id. */
+  /** Whether some token has this id, and the model a row for it. */
   public boolean contains(int id) {
-    return table.contains(id);
+    return id >= 0 && ids.get(id);
+  }
+
+  /**
+   * The ids of all tokens: those that can be said. The model's other rows only pad its vocabulary;
+   * no token is chosen from them, and no probability or rank counts them.
+   *
+   * @return a copy
+   */
+  public BitSet ids() {
+    return (BitSet) ids.clone();
+  }
+
+  /**
+   * Checks that some token has this id, and the model a row for it.
+   *
+   * @throws IllegalArgumentException if not; the message says which ids there are
+   */
+  public void requireToken(int id) {
+    if (!contains(id)) {
+      throw new IllegalArgumentException(
+          "token id %d is outside the vocabulary 0..%d".formatted(id, ids.length() - 1));
+    }
+  }
+
+  /** Why there is no text for the tokens; empty if there is. */
+  public Optional<String> whyNoText() {
+    return whyNoText;
   }
 
   /** Whether the id is a control token's, such as {@code <|endoftext|>}; false for unknown ids. */
@@ -231,12 +302,13 @@ public final class Tokenizer implements AutoCloseable {
 
   /**
    * The bytes that a token stands for; not always whole characters. Those of a special token are
-   * its literal text in UTF-8.
+   * its literal text in UTF-8. None where {@linkplain #ofIds only the id is known}.
    *
    * @throws IllegalArgumentException if no token has this id
    */
   public byte[] bytes(int id) {
-    return table.bytes(id);
+    byte[] bytes = table.bytes(id);
+    return whyNoText.isEmpty() ? bytes : new byte[0];
   }
 
   /**
@@ -251,6 +323,11 @@ public final class Tokenizer implements AutoCloseable {
       bytes.writeBytes(textBytes(id));
     }
     return bytes.toString(UTF_8);
+  }
+
+  /** The label of a token, see {@link Labels}. */
+  String label(int id) {
+    return Labels.label(table.bytes(id));
   }
 
   /** The bytes that a token adds to the text: none if it is special. */
