@@ -334,6 +334,17 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
+  private int[] idsToRead(Request request) {
+    int[] ids = Session.promptIds(request, tokenizer, model.config());
+    int most = model.config().nPositions();
+    if (ids.length > most) {
+      throw new IllegalArgumentException(
+          "the text has %d tokens and the model reads %d: shorten it by %d"
+              .formatted(ids.length, most, ids.length - most));
+    }
+    return ids;
+  }
+
   private ChangedModel changed(Request request) {
     Gpt2Config config = request.interventions.of(model.config());
     if (ops instanceof CudaOps) {
@@ -354,15 +365,7 @@ public final class Loupe implements AutoCloseable {
    * @throws java.util.concurrent.CancellationException if the listener ended it
    */
   public ActivationCache cache(Request request) {
-    int[] ids = Session.promptIds(request, tokenizer, model.config());
-    if (ids.length > model.config().nPositions()) {
-      throw new IllegalArgumentException(
-          "the text has %d tokens and the model reads %d: shorten it by %d"
-              .formatted(
-                  ids.length,
-                  model.config().nPositions(),
-                  ids.length - model.config().nPositions()));
-    }
+    int[] ids = idsToRead(request);
     try {
       if (request.interventions.none()) {
         return new ActivationCache(model, tokenizer, info, request, ids);
@@ -372,6 +375,28 @@ public final class Loupe implements AutoCloseable {
       }
     } catch (NotFiniteException e) {
       throw notFinite(e);
+    }
+  }
+
+  /**
+   * For the residual stream and the logits of a text, with the request's interventions and mask.
+   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask and
+   * listener count. The caller closes it, before this model.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   */
+  public Readout readout(Request request) {
+    int[] ids = idsToRead(request);
+    if (request.interventions.none()) {
+      return new Readout(model, request, ids, null, this::notFinite);
+    }
+    ChangedModel changed = changed(request);
+    try {
+      return new Readout(changed.model(), request, ids, changed, this::notFinite);
+    } catch (Throwable e) {
+      changed.close();
+      throw e;
     }
   }
 

@@ -15,6 +15,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.IntStream;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -29,10 +30,12 @@ class PaddedVocabularyTest {
 
   @TempDir static Path folder;
 
+  @BeforeAll
+  static void make() throws Exception {
+    TinyModel.padded(folder);
+  }
+
   private static Loupe open(Backend backend) throws Exception {
-    if (!folder.resolve("config.json").toFile().exists()) {
-      TinyModel.padded(folder);
-    }
     return Loupe.open(folder, Options.defaults().backend(backend).threads(2));
   }
 

@@ -121,7 +121,7 @@ class IdsAloneTest {
     assertTrue(change.contains("331"), change);
     Ran.loupe("generate", "-m", model, "--ids", IDS, "-n", 3, "--attention", maps.resolve("g.html"))
         .well();
-    Ran.loupe("bench", "decode", "-m", model, "-n", 4, "--runs", 1, "--prompt", 6).well();
+    Ran.loupe("bench", "decode", "-m", model, "-n", 4, "--runs", 1, "--prompt-tokens", 6).well();
   }
 
   @Test

@@ -55,7 +55,7 @@ public record TinyModel(Path folder) {
     Files.writeString(folder.resolve("tokenizer.json"), tokenizer.toString());
     TinyModel model = new TinyModel(folder);
     for (int c = 0; c < 48; c++) {
-      float value = c % 3 == 0 ? 9 : -5;
+      float value = c % 3 == 0 ? 900 : -500;
       model.poke("wte.weight", 1050 * 48 + c, value);
       model.poke("wte.weight", 1051 * 48 + c, -value);
     }

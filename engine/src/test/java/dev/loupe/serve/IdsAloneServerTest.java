@@ -121,7 +121,7 @@ class IdsAloneServerTest {
         served.send(served.to("/api/runs").POST(BodyPublishers.ofString("{\"text\": \"a\"}")));
     assertEquals(400, text.statusCode(), text.body());
     HttpResponse<String> html =
-        served.send(served.to("/api/runs/" + id + "/export?as=html&layers=0&heads=1"));
+        served.send(served.to("/api/runs/" + id + "/export?as=csv&layers=0&heads=1"));
     assertEquals(200, html.statusCode(), html.body());
   }
 
