@@ -12,9 +12,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.BitSet;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.stream.IntStream;
@@ -40,28 +38,17 @@ public final class Tokenizer implements AutoCloseable {
 
   /**
    * @param rows of the model's vocabulary
+   * @param whyNoText why its tokens are known by their ids alone; empty if they are not
    */
-  private Tokenizer(TokenizerJson json, int rows) throws CheckpointException {
+  private Tokenizer(TokenizerJson json, int rows, Optional<String> whyNoText)
+      throws CheckpointException {
     table = new TokenTable(json.vocab(), json.added());
     ids = ids(table, rows);
-    whyNoText = Optional.empty();
+    this.whyNoText = whyNoText;
     added = new AddedTokens(json.added());
     boolean bpe = !json.isWithoutMerges();
     spellsBytes = bpe && !json.hasUnknownToken();
     encoder = bpe ? new NativeTokenizer(json.forNativeLibrary()) : new LongestTokens(json.vocab());
-  }
-
-  private Tokenizer(int rows, String whyNoText) {
-    Map<String, Integer> numbers = new HashMap<>();
-    for (int id = 0; id < rows; id++) {
-      numbers.put(Integer.toString(id), id);
-    }
-    table = new TokenTable(numbers, List.of());
-    ids = ids(table, rows);
-    added = new AddedTokens(List.of());
-    encoder = new NoText(whyNoText);
-    spellsBytes = false;
-    this.whyNoText = Optional.of(whyNoText);
   }
 
   private static BitSet ids(TokenTable table, int rows) {
@@ -79,8 +66,13 @@ public final class Tokenizer implements AutoCloseable {
    * @param rows how many ids there are
    * @param why there is no text, for the exception of {@link #encode}
    */
-  public static Tokenizer ofIds(int rows, String why) {
-    return new Tokenizer(rows, why);
+  public static Tokenizer ofIds(int rows, String why) throws CheckpointException {
+    List<Vocabulary.Token> numbers =
+        IntStream.range(0, rows)
+            .mapToObj(id -> new Vocabulary.Token(Integer.toString(id), Vocabulary.Kind.NORMAL))
+            .toList();
+    TokenizerJson json = TokenizerJson.of(new Vocabulary(numbers, List.of()));
+    return new Tokenizer(json, rows, Optional.of(why));
   }
 
   /**
@@ -132,7 +124,7 @@ public final class Tokenizer implements AutoCloseable {
   private static Tokenizer of(TokenizerJson json, Path source, int rows)
       throws CheckpointException {
     try {
-      return new Tokenizer(json, rows);
+      return new Tokenizer(json, rows, Optional.empty());
     } catch (IllegalArgumentException e) {
       throw unusable(source, e);
     }
@@ -210,6 +202,13 @@ public final class Tokenizer implements AutoCloseable {
    * @throws IllegalStateException if closed
    */
   public int[] encode(String text, boolean parseSpecial) {
+    if (whyNoText.isPresent()) {
+      if (text.isEmpty()) {
+        return new int[0];
+      }
+      throw new IllegalArgumentException(
+          "this model takes token ids alone: %s".formatted(whyNoText.get()));
+    }
     IntStream.Builder ids = IntStream.builder();
     added.split(wellFormed(text), parseSpecial, ids, plain -> encodePlain(plain, ids));
     return ids.build().toArray();
