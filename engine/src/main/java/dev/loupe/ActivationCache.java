@@ -13,6 +13,7 @@ import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CancellationException;
 
@@ -43,6 +44,7 @@ public final class ActivationCache implements AutoCloseable {
   private final List<Tensor> lse = new ArrayList<>(); // of each layer [T, H]
   private final Tensor room; // for rows that are rebuilt
   private final float[] row; // of logits
+  private final BitSet sayable;
   private final List<Token> tokens;
   private final int promptLength;
   private final ModelInfo info;
@@ -53,6 +55,7 @@ public final class ActivationCache implements AutoCloseable {
     this.model = model;
     this.info = info;
     config = model.config();
+    sayable = tokenizer.ids();
     mask = request.mask;
     promptLength = request.promptOf(ids.length);
     batch = Batch.sequence(0, 0, ids);
@@ -108,6 +111,11 @@ public final class ActivationCache implements AutoCloseable {
       sample.note(ids[i], request.logprobs < 0 ? null : logits(i - 1));
     }
     return sample.tokens();
+  }
+
+  /** The ids of all tokens, which is what probabilities are of. */
+  BitSet sayable() {
+    return sayable;
   }
 
   /** What was read, and on what. */

@@ -22,6 +22,7 @@ import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.EnumMap;
 import java.util.Iterator;
 import java.util.List;
@@ -77,6 +78,7 @@ public final class BatchReader implements AutoCloseable {
   private final Transformer model;
   private final Gpt2Config config;
   private final Tokenizer tokenizer;
+  private final BitSet sayable;
   private final Optional<AttentionSelection> selection;
   private final boolean logprobs;
   private final int budget;
@@ -108,6 +110,7 @@ public final class BatchReader implements AutoCloseable {
     }
     this.model = model;
     this.tokenizer = tokenizer;
+    sayable = tokenizer.ids();
     this.logprobs = logprobs;
     config = model.config();
     budget = Math.max(tokens, config.nPositions());
@@ -225,8 +228,8 @@ public final class BatchReader implements AutoCloseable {
           .formatted(text.length, config.nPositions());
     }
     for (int id : text) {
-      if (id < 0 || id >= config.vocabSize() || !tokenizer.contains(id)) {
-        return "token id %d is outside the vocabulary 0..%d".formatted(id, tokenizer.size() - 1);
+      if (!tokenizer.contains(id)) {
+        return "token id %d is outside the vocabulary 0..%d".formatted(id, sayable.length() - 1);
       }
     }
     return null;
@@ -292,7 +295,7 @@ public final class BatchReader implements AutoCloseable {
       double[] some = new double[count];
       Tensor out = logits.rows(0, count);
       model.logits(a, first, out);
-      model.ops().logprobs(out, ids, some);
+      model.ops().logprobs(out, ids, sayable, some);
       System.arraycopy(some, 0, all, first, count);
     }
     return all;

@@ -68,7 +68,7 @@ final class BatchedRun {
     this.turn = turn;
     prompt = Session.promptIds(request, tokenizer, config);
     tokens = Session.tokensToWrite(request, prompt.length, config);
-    sampler = new Sampler(request.sampling, Session.vocabulary(tokenizer, config));
+    sampler = new Sampler(request.sampling, tokenizer.ids());
     int rows = request.logprobs < 0 ? 0 : Math.min(Batcher.PROMPT_ROWS, prompt.length - 1);
     promptLogits = new float[rows][config.vocabSize()];
     for (int s = 0; s < request.samples; s++) {

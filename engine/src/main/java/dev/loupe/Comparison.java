@@ -3,6 +3,7 @@ package dev.loupe;
 import dev.loupe.sampling.Distribution;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
 import java.util.stream.IntStream;
 
@@ -60,16 +61,16 @@ public record Comparison(
         before.tokens(),
         after.tokens().stream().map(Token::logprob).toList(),
         IntStream.range(0, ids.size())
-            .mapToObj(at -> divergence(before.logits(at), after.logits(at)))
+            .mapToObj(at -> divergence(before.logits(at), after.logits(at), before.sayable()))
             .toList(),
         sameHeads ? variation(before, after) : List.of());
   }
 
-  private static double divergence(float[] before, float[] after) {
-    Distribution p = new Distribution(before);
-    Distribution q = new Distribution(after);
+  private static double divergence(float[] before, float[] after, BitSet ids) {
+    Distribution p = new Distribution(before, ids);
+    Distribution q = new Distribution(after, ids);
     double sum = 0;
-    for (int id = 0; id < before.length; id++) {
+    for (int id = ids.nextSetBit(0); id >= 0; id = ids.nextSetBit(id + 1)) {
       double logprob = p.logprob(id);
       sum += Math.exp(logprob) * (logprob - q.logprob(id));
     }

@@ -15,6 +15,7 @@ import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.StoredTensor;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CancellationException;
 
@@ -29,6 +30,7 @@ final class LensSession implements AutoCloseable {
   private final Tokenizer tokenizer;
   private final Request request;
   private final Gpt2Config config;
+  private final BitSet sayable;
   private final int[] ids; // up to the position
   private final Reading reading;
   private final Tensor residual; // [L + 1, C]
@@ -44,6 +46,7 @@ final class LensSession implements AutoCloseable {
     this.model = model;
     this.checkpoint = checkpoint;
     this.tokenizer = tokenizer;
+    sayable = tokenizer.ids();
     this.request = request;
     this.ids = ids;
     config = model.config();
@@ -74,11 +77,8 @@ final class LensSession implements AutoCloseable {
     float[] last = new float[config.vocabSize()];
     ops.read(logits, config.nLayer(), last, last.length);
     Sampler.requireFinite(last);
-    int asked = target < 0 ? new Distribution(last).top(1).getFirst().id() : target;
-    double mean = 0;
-    for (float logit : last) {
-      mean += logit / (double) last.length;
-    }
+    int asked = target < 0 ? new Distribution(last, sayable).top(1).getFirst().id() : target;
+    double mean = sayable.stream().mapToDouble(id -> last[id]).average().orElseThrow();
     double[] unembedding = unembedding(asked);
     double[] direction = direction(unembedding);
     double place = dot(row("wpe.weight", ids.length - 1), direction);
@@ -130,7 +130,7 @@ final class LensSession implements AutoCloseable {
       float[] row = new float[config.vocabSize()];
       model.ops().read(logits, layer, row, row.length);
       Sampler.requireFinite(row);
-      Distribution d = new Distribution(row);
+      Distribution d = new Distribution(row, sayable);
       guesses.add(
           new Lens.Guess(
               d.logprob(target), d.rank(target), Sample.candidates(tokenizer, d.top(top))));
@@ -174,15 +174,16 @@ final class LensSession implements AutoCloseable {
     return q;
   }
 
-  /** The head's row of the target, less the mean of all rows. */
+  /** The head's row of the target, less the mean of the rows of all tokens. */
   private double[] unembedding(int target) {
     StoredTensor head =
         checkpoint.tensor(checkpoint.has("lm_head.weight") ? "lm_head.weight" : "wte.weight");
     double[] u = row(head, target);
-    for (int id = 0; id < config.vocabSize(); id++) {
+    int count = sayable.cardinality();
+    for (int id = sayable.nextSetBit(0); id >= 0; id = sayable.nextSetBit(id + 1)) {
       double[] other = row(head, id);
       for (int c = 0; c < u.length; c++) {
-        u[c] -= other[c] / config.vocabSize();
+        u[c] -= other[c] / count;
       }
     }
     return u;

@@ -48,27 +48,14 @@ public final class Loupe implements AutoCloseable {
   private final List<String> notes;
   private @Nullable ValueNorms valueNorms; // once somebody wants them
 
-  private Loupe(Checkpoint checkpoint, Tokenizer tokenizer, Opened opened, ModelInfo info) {
+  private Loupe(Checkpoint checkpoint, Words words, Opened opened, ModelInfo info) {
     this.checkpoint = checkpoint;
-    this.tokenizer = tokenizer;
+    this.tokenizer = words.tokenizer();
     this.ops = opened.ops();
     this.model = opened.model();
     this.info = info;
     this.notes =
-        Stream.of(checkpoint.notes(), tokenizerNotes(checkpoint, tokenizer), opened.notes())
-            .flatMap(List::stream)
-            .toList();
-  }
-
-  private static List<String> tokenizerNotes(Checkpoint checkpoint, Tokenizer tokenizer) {
-    int rows = checkpoint.config().vocabSize();
-    List<String> notes = new ArrayList<>(tokenizer.notes());
-    if (tokenizer.size() < rows) {
-      notes.add(
-          "the model has %d rows and the tokenizer %d tokens: the other rows stand for nothing"
-              .formatted(rows, tokenizer.size()));
-    }
-    return notes;
+        Stream.of(checkpoint.notes(), words.notes(), opened.notes()).flatMap(List::stream).toList();
   }
 
   /** Opens a model with {@link Options#defaults}. */
@@ -77,7 +64,9 @@ public final class Loupe implements AutoCloseable {
   }
 
   /**
-   * Opens a model: a folder with config.json, weights and tokenizer, or a weights file.
+   * Opens a model: a folder with config.json, weights and tokenizer, or a weights file. Where the
+   * tokenizer is missing or can't be used, the model takes token ids alone, unless the options
+   * {@linkplain Options#textRequired refuse that}; {@link #notes} says why.
    *
    * @throws CheckpointException if a file is missing or malformed; the message says which and how
    * @throws BackendException if the backend asked for can't run here
@@ -98,14 +87,13 @@ public final class Loupe implements AutoCloseable {
     long start = System.nanoTime();
     Checkpoint checkpoint =
         Checkpoint.open(source, options.activation().orElse(null), options.adapter().orElse(null));
-    Tokenizer tokenizer = null;
+    Words words = null;
     Opened opened = null;
     try {
-      tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
-      checkVocabulary(checkpoint.config(), tokenizer, source);
+      words = words(checkpoint, options);
       // first, since loading then gives back the pages that this reads
       Optional<String> hash = options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty();
-      opened = open(options, checkpoint, tokenizer, progress);
+      opened = open(options, checkpoint, words.tokenizer(), progress);
       ModelInfo info =
           new ModelInfo(
               source.toString(),
@@ -115,13 +103,13 @@ public final class Loupe implements AutoCloseable {
               opened.ops() instanceof CudaOps ? "cuda" : "cpu",
               opened.device(),
               (System.nanoTime() - start) / 1e6);
-      return new Loupe(checkpoint, tokenizer, opened, info);
+      return new Loupe(checkpoint, words, opened, info);
     } catch (Throwable e) {
       if (opened != null) {
         opened.ops().close();
       }
-      if (tokenizer != null) {
-        tokenizer.close();
+      if (words != null) {
+        words.tokenizer().close();
       }
       checkpoint.close();
       throw e;
@@ -247,12 +235,36 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
-  private static void checkVocabulary(Gpt2Config config, Tokenizer tokenizer, Path source)
-      throws CheckpointException {
-    if (tokenizer.size() > config.vocabSize()) {
+  /**
+   * @param notes what the user should know of the tokenizer
+   */
+  private record Words(Tokenizer tokenizer, List<String> notes) {}
+
+  private static Words words(Checkpoint checkpoint, Options options) throws CheckpointException {
+    int rows = checkpoint.config().vocabSize();
+    try {
+      Tokenizer tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
+      List<String> notes = new ArrayList<>(tokenizer.notes());
+      if (tokenizer.size() < rows) {
+        notes.add(
+            "the model has %d rows and the tokenizer %d tokens: the other rows stand for nothing"
+                .formatted(rows, tokenizer.size()));
+      }
+      if (tokenizer.size() <= rows) {
+        return new Words(tokenizer, notes);
+      }
+      tokenizer.close();
       throw new CheckpointException(
           "%s: the model has a vocabulary of %d and the tokenizer one of %d: they do not belong together"
-              .formatted(source, config.vocabSize(), tokenizer.size()));
+              .formatted(checkpoint.source(), rows, tokenizer.size()));
+    } catch (CheckpointException e) {
+      if (options.textRequired()) {
+        throw e;
+      }
+      String why = String.valueOf(e.getMessage());
+      return new Words(
+          Tokenizer.ofIds(rows, why),
+          List.of("this model takes token ids alone: " + why));
     }
   }
 
@@ -334,6 +346,17 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
+  private int[] idsToRead(Request request) {
+    int[] ids = Session.promptIds(request, tokenizer, model.config());
+    int most = model.config().nPositions();
+    if (ids.length > most) {
+      throw new IllegalArgumentException(
+          "the text has %d tokens and the model reads %d: shorten it by %d"
+              .formatted(ids.length, most, ids.length - most));
+    }
+    return ids;
+  }
+
   private ChangedModel changed(Request request) {
     Gpt2Config config = request.interventions.of(model.config());
     if (ops instanceof CudaOps) {
@@ -354,15 +377,7 @@ public final class Loupe implements AutoCloseable {
    * @throws java.util.concurrent.CancellationException if the listener ended it
    */
   public ActivationCache cache(Request request) {
-    int[] ids = Session.promptIds(request, tokenizer, model.config());
-    if (ids.length > model.config().nPositions()) {
-      throw new IllegalArgumentException(
-          "the text has %d tokens and the model reads %d: shorten it by %d"
-              .formatted(
-                  ids.length,
-                  model.config().nPositions(),
-                  ids.length - model.config().nPositions()));
-    }
+    int[] ids = idsToRead(request);
     try {
       if (request.interventions.none()) {
         return new ActivationCache(model, tokenizer, info, request, ids);
@@ -372,6 +387,28 @@ public final class Loupe implements AutoCloseable {
       }
     } catch (NotFiniteException e) {
       throw notFinite(e);
+    }
+  }
+
+  /**
+   * For the residual stream and the logits of a text, with the request's interventions and mask.
+   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask and
+   * listener count. The caller closes it, before this model.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   */
+  public Readout readout(Request request) {
+    int[] ids = idsToRead(request);
+    if (request.interventions.none()) {
+      return new Readout(model, request, ids, null, this::notFinite);
+    }
+    ChangedModel changed = changed(request);
+    try {
+      return new Readout(changed.model(), request, ids, changed, this::notFinite);
+    } catch (Throwable e) {
+      changed.close();
+      throw e;
     }
   }
 
@@ -418,9 +455,8 @@ public final class Loupe implements AutoCloseable {
       throw new IllegalArgumentException(
           "token %d: the model reads %d tokens".formatted(at, config.nPositions()));
     }
-    if (target >= 0 && !tokenizer.contains(target)) {
-      throw new IllegalArgumentException(
-          "token id %d is outside the vocabulary 0..%d".formatted(target, tokenizer.size() - 1));
+    if (target >= 0) {
+      tokenizer.requireToken(target);
     }
     if (top < 0) {
       throw new IllegalArgumentException("the top %d tokens: not 0 or more".formatted(top));

@@ -22,6 +22,8 @@ import java.util.Optional;
  * @param adapter the folder of a LoRA adapter, which is merged with the model
  * @param gpt2Tokenizer the folder of GPT-2's own tokenizer, for checkpoints that were trained with
  *     it and come without
+ * @param textRequired whether a model is refused whose tokenizer is missing or can't be used;
+ *     otherwise it takes token ids alone, and a note says why
  * @param kernels name of the variant to use on a GPU, by family of kernels, whatever first contact
  *     found of it and wherever it takes the shape; the others are chosen by what was found
  * @param firstContact hears when the kernels are tested on a card, once
@@ -37,6 +39,7 @@ public record Options(
     Optional<Activation> activation,
     Optional<Path> adapter,
     Optional<Path> gpt2Tokenizer,
+    boolean textRequired,
     Map<String, String> kernels,
     FirstContact.Listener firstContact) {
   public Options {
@@ -67,6 +70,7 @@ public record Options(
         Optional.empty(),
         Optional.empty(),
         Optional.empty(),
+        false,
         Map.of(),
         FirstContact.Listener.NONE);
   }
@@ -83,6 +87,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -99,6 +104,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -115,6 +121,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -131,6 +138,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -147,6 +155,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -163,6 +172,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -179,6 +189,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -196,6 +207,7 @@ public record Options(
         Optional.of(activation),
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -212,6 +224,7 @@ public record Options(
         activation,
         Optional.of(folder),
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -228,6 +241,24 @@ public record Options(
         activation,
         adapter,
         Optional.of(folder),
+        textRequired,
+        kernels,
+        firstContact);
+  }
+
+  public Options textRequired(boolean textRequired) {
+    return new Options(
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        adapter,
+        gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -244,6 +275,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }
@@ -260,6 +292,7 @@ public record Options(
         activation,
         adapter,
         gpt2Tokenizer,
+        textRequired,
         kernels,
         firstContact);
   }

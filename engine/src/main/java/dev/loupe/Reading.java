@@ -77,6 +77,7 @@ final class Reading implements AutoCloseable {
 
   /** Reads; {@code tap} sees each layer before its c_proj. */
   void read(AttentionTap tap) {
+    kv.truncate(0, 0); // it may be read again
     model.forward(Batch.sequence(0, 0, ids), kv, a, mask, tap);
   }
 

@@ -21,7 +21,8 @@ public final class Request {
     Listener NONE = new Listener() {};
 
     /**
-     * New text of a sample, whole characters only.
+     * New text of a sample, whole characters only. Of a model whose tokens are no text: the empty
+     * string, after each token.
      *
      * @return false to end the run here and keep what it has
      */
@@ -78,6 +79,11 @@ public final class Request {
       throw new IllegalArgumentException("a request without token ids");
     }
     return new Request(Optional.empty(), ids.clone());
+  }
+
+  /** Whether it takes a tokenizer: to read a text that is not empty, or to find stop strings. */
+  public boolean needsText() {
+    return text.map(words -> !words.isEmpty()).orElse(false) || !stops.isEmpty();
   }
 
   /** Writes at most {@code n} tokens; 0 only reads. */

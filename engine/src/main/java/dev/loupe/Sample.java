@@ -28,6 +28,7 @@ final class Sample {
   final BitSet seen = new BitSet();
   final KeptAttention attention;
   private final Tokenizer tokenizer;
+  private final BitSet sayable;
   private final Request.Listener listener;
   private final StreamDecoder decoder;
   private final StopStrings stops;
@@ -42,6 +43,7 @@ final class Sample {
 
   Sample(Tokenizer tokenizer, Request request, int number, int[] prompt, KeptAttention attention) {
     this.tokenizer = tokenizer;
+    this.sayable = tokenizer.ids();
     this.listener = request.listener;
     this.number = number;
     this.special = request.special;
@@ -105,7 +107,7 @@ final class Sample {
       odds.add(Odds.NONE);
       return;
     }
-    Distribution d = new Distribution(logits);
+    Distribution d = new Distribution(logits, sayable);
     odds.add(new Odds(d.logprob(id), d.rank(id), d.top(logprobs)));
   }
 
@@ -143,7 +145,7 @@ final class Sample {
   }
 
   private void emit(String piece) {
-    if (piece.isEmpty()) {
+    if (piece.isEmpty() && tokenizer.whyNoText().isEmpty()) {
       return;
     }
     text.append(piece);
@@ -152,13 +154,12 @@ final class Sample {
     }
   }
 
-  /** Tokens as they are shown; of an id that only pads the vocabulary there is nothing to show. */
+  /** Tokens as they are shown. */
   static List<Token.Candidate> candidates(Tokenizer tokenizer, List<Distribution.Entry> top) {
     List<Token.Candidate> candidates = new ArrayList<>();
     for (Distribution.Entry entry : top) {
-      String label =
-          tokenizer.contains(entry.id()) ? Labels.label(tokenizer, entry.id()) : "<unused>";
-      candidates.add(new Token.Candidate(entry.id(), label, entry.logprob()));
+      candidates.add(
+          new Token.Candidate(entry.id(), Labels.label(tokenizer, entry.id()), entry.logprob()));
     }
     return candidates;
   }

@@ -25,7 +25,6 @@ import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
-import java.util.BitSet;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
@@ -159,17 +158,13 @@ final class Session implements AutoCloseable {
     return reading ? samples : samples.subList(sequence, sequence + 1);
   }
 
-  /** The ids that may be written: padding rows of the vocabulary stand for nothing. */
-  static BitSet vocabulary(Tokenizer tokenizer, Gpt2Config config) {
-    BitSet ids = new BitSet();
-    for (int id = 0; id < config.vocabSize(); id++) {
-      ids.set(id, tokenizer.contains(id));
-    }
-    return ids;
-  }
-
   /** What a request reads: its ids, or those of its text, or the beginning-of-text token. */
   static int[] promptIds(Request request, Tokenizer tokenizer, Gpt2Config config) {
+    if (!request.stops.isEmpty() && tokenizer.whyNoText().isPresent()) {
+      throw new IllegalArgumentException(
+          "stop strings end a text, and this model takes token ids alone: "
+              + tokenizer.whyNoText().get());
+    }
     int[] ids =
         request.text.isPresent()
             ? tokenizer.encodePrompt(request.text.get(), request.special, request.front)
@@ -182,10 +177,7 @@ final class Session implements AutoCloseable {
       return new int[] {config.bosTokenId()};
     }
     for (int id : ids) {
-      if (id >= config.vocabSize() || !tokenizer.contains(id)) {
-        throw new IllegalArgumentException(
-            "token id %d is outside the vocabulary 0..%d".formatted(id, tokenizer.size() - 1));
-      }
+      tokenizer.requireToken(id);
     }
     return ids;
   }
@@ -364,7 +356,7 @@ final class Session implements AutoCloseable {
         model,
         activations,
         logits,
-        new Sampler(request.sampling, vocabulary(tokenizer, config)),
+        new Sampler(request.sampling, tokenizer.ids()),
         samples.size());
   }
 
@@ -379,7 +371,7 @@ final class Session implements AutoCloseable {
         kv,
         rows,
         request.sampling,
-        vocabulary(tokenizer, config),
+        tokenizer.ids(),
         samples.getFirst().seen,
         prompt.length,
         config.nPositions(),

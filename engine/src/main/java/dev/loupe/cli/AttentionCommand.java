@@ -51,10 +51,13 @@ final class AttentionCommand implements Callable<Integer> {
   @ArgGroup(validate = false, order = 1, heading = "%nAttention maps:%n")
   AttentionOutput attention = new AttentionOutput();
 
-  @ArgGroup(validate = false, order = 2, heading = "%nModel:%n")
+  @ArgGroup(validate = false, order = 2, heading = "%nLogits and residual stream:%n")
+  ReadoutOutput readouts = new ReadoutOutput();
+
+  @ArgGroup(validate = false, order = 3, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
 
-  @ArgGroup(validate = false, order = 3, heading = "%nHeads that are changed:%n")
+  @ArgGroup(validate = false, order = 4, heading = "%nHeads that are changed:%n")
   InterventionOptions changes = new InterventionOptions();
 
   @Override
@@ -67,22 +70,28 @@ final class AttentionCommand implements Callable<Integer> {
       throw new IllegalArgumentException("give one of --top and --json, not both");
     }
     output.check(attention);
-    attention.check(true);
-    boolean table = !output.json && (top != null || !attention.writes());
+    boolean table = !output.json && (top != null || !(attention.writes() || readouts.writes()));
+    attention.check(table || output.json);
+    readouts.check(attention.everyFile());
     boolean maps = table || output.json || !attention.files.isEmpty();
     Request request =
         input
             .request(terminal)
             .tokens(0)
             .interventions(changes.interventions())
-            .logprobs(output.logprobs)
-            .attention(attention.selection(maps));
-    try (AttentionOutput files = attention) {
+            .logprobs(output.logprobs);
+    if (maps || attention.writes()) {
+      request.attention(attention.selection(maps));
+    }
+    try (AttentionOutput files = attention;
+        ReadoutOutput passes = readouts) {
       files.open(1);
+      passes.open(1);
       List<Generation> runs;
-      try (Loupe loupe = model.open(terminal, output.quiet, output.json);
+      try (Loupe loupe = model.open(terminal, output.quiet, output.json, request.needsText());
           Interrupt interrupt = new Interrupt(terminal)) {
         runs = new RunPrinter(terminal, output, 1, true, interrupt).run(loupe, request);
+        passes.write(loupe, runs, changes.interventions());
       }
       files.write(runs);
       Generation run = runs.getFirst();
@@ -96,6 +105,7 @@ final class AttentionCommand implements Callable<Integer> {
       }
       if (!output.quiet) {
         attention.announce(terminal, runs);
+        readouts.announce(terminal);
       }
       return 0;
     }

@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
@@ -143,6 +144,11 @@ final class AttentionOutput implements AutoCloseable {
     }
   }
 
+  /** All files that are to be written. */
+  List<Path> everyFile() {
+    return Stream.concat(files.stream(), stats.stream()).toList();
+  }
+
   /** Whether any file is to be written. */
   boolean writes() {
     return !files.isEmpty() || !stats.isEmpty();
@@ -178,7 +184,7 @@ final class AttentionOutput implements AutoCloseable {
     open.add(new Output(sample, named, exporter, AtomicFile.create(named)));
   }
 
-  private static Path numbered(Path file, int number) {
+  static Path numbered(Path file, int number) {
     String name = file.getFileName().toString();
     int dot = name.lastIndexOf('.');
     return file.resolveSibling(name.substring(0, dot) + "-" + number + name.substring(dot));

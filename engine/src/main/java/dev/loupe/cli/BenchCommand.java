@@ -167,7 +167,7 @@ final class BenchCommand {
   private static int measure(Terminal terminal, ModelOptions model, Options options, Plan plan)
       throws IOException {
     Machine machine = Machine.here();
-    try (Loupe loupe = model.open(terminal, options.quiet, false);
+    try (Loupe loupe = model.open(terminal, options.quiet, false, false);
         Interrupt interrupt = new Interrupt(terminal)) {
       Settings settings = plan.of(loupe.info().config().nPositions());
       int threads = model.threads == 0 ? machine.processors() : model.threads;

@@ -85,7 +85,7 @@ final class CompareCommand implements Callable<Integer> {
             .interventions(changes.interventions())
             .mask(mask == Masking.NONE ? Mask.FULL : Mask.CAUSAL);
     Comparison comparison;
-    try (Loupe loupe = model.open(terminal, quiet, json)) {
+    try (Loupe loupe = model.open(terminal, quiet, json, request.needsText())) {
       comparison = loupe.compare(request);
     }
     int columns = terminal.outIsTerminal() ? terminal.columns() : 80;

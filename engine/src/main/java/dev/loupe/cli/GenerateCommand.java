@@ -77,10 +77,13 @@ final class GenerateCommand implements Callable<Integer> {
   @ArgGroup(validate = false, order = 2, heading = "%nAttention maps:%n")
   AttentionOutput attention = new AttentionOutput();
 
-  @ArgGroup(validate = false, order = 3, heading = "%nModel:%n")
+  @ArgGroup(validate = false, order = 3, heading = "%nLogits and residual stream:%n")
+  ReadoutOutput readouts = new ReadoutOutput();
+
+  @ArgGroup(validate = false, order = 4, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
 
-  @ArgGroup(validate = false, order = 4, heading = "%nHeads that are changed:%n")
+  @ArgGroup(validate = false, order = 5, heading = "%nHeads that are changed:%n")
   InterventionOptions changes = new InterventionOptions();
 
   @Override
@@ -88,6 +91,11 @@ final class GenerateCommand implements Callable<Integer> {
     Terminal terminal = main.terminal();
     output.check(attention);
     attention.check(false);
+    readouts.check(attention.everyFile());
+    if (readouts.writes() && overflow == Overflow.SLIDE) {
+      throw new IllegalArgumentException(
+          "--logits and --hidden are of one pass over the text: leave out --overflow slide");
+    }
     Sampling chosen = sampling.sampling();
     Request request =
         input
@@ -100,23 +108,26 @@ final class GenerateCommand implements Callable<Integer> {
     if (tokens != null) {
       request.tokens(tokens);
     }
-    if (output.json || attention.writes()) {
+    if (output.json || attention.writes() || readouts.writes()) {
       request.logprobs(output.logprobs);
     }
     if (attention.writes()) {
       request.attention(attention.selection(!attention.files.isEmpty()));
     }
-    try (AttentionOutput files = attention) {
+    try (AttentionOutput files = attention;
+        ReadoutOutput passes = readouts) {
       files.open(samples);
+      passes.open(samples);
       List<Generation> runs;
       BrokenRunException failure = null;
       boolean interrupted;
-      try (Loupe loupe = model.open(terminal, output.quiet, output.json);
+      try (Loupe loupe = model.open(terminal, output.quiet, output.json, request.needsText());
           Interrupt interrupt = new Interrupt(terminal)) {
-        boolean fileFollows = attention.writes();
+        boolean fileFollows = attention.writes() || readouts.writes();
         runs =
             new RunPrinter(terminal, output, samples, fileFollows, interrupt).run(loupe, request);
         interrupted = interrupt.asked();
+        passes.write(loupe, runs, changes.interventions());
       } catch (BrokenRunException e) { // what was made is kept, and the error said at the end
         runs = e.runs();
         interrupted = false;
@@ -166,5 +177,6 @@ final class GenerateCommand implements Callable<Integer> {
           "[the context slid: the first %d tokens were forgotten]".formatted(run.cropped()));
     }
     attention.announce(terminal, runs);
+    readouts.announce(terminal);
   }
 }

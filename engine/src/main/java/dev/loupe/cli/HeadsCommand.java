@@ -63,7 +63,7 @@ final class HeadsCommand implements Callable<Integer> {
     }
     Request request = input.request(terminal);
     HeadSurvey survey;
-    try (Loupe loupe = model.open(terminal, quiet, json);
+    try (Loupe loupe = model.open(terminal, quiet, json, request.needsText());
         Interrupt interrupt = new Interrupt(terminal)) {
       survey = survey(loupe, request, terminal, interrupt);
     }

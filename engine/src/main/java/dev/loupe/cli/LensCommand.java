@@ -71,7 +71,7 @@ final class LensCommand implements Callable<Integer> {
     Request request = input.request(terminal);
     ProgressBar bar = new ProgressBar(terminal, !quiet, "reading");
     Lens lens;
-    try (Loupe loupe = model.open(terminal, quiet, json)) {
+    try (Loupe loupe = model.open(terminal, quiet, json, request.needsText())) {
       Request.Listener progress =
           new Request.Listener() {
             @Override

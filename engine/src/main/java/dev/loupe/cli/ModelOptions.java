@@ -104,15 +104,17 @@ final class ModelOptions {
    * Opens the model; shows a bar where that takes a while.
    *
    * @param hash whether to compute the hash of the weights, which reads all of them
+   * @param text whether the model must have a tokenizer, see {@link Options#textRequired}
    */
-  Loupe open(Terminal terminal, boolean quiet, boolean hash) throws CheckpointException {
+  Loupe open(Terminal terminal, boolean quiet, boolean hash, boolean text)
+      throws CheckpointException {
     if (!quiet) {
       CompileProgress.show(terminal);
     }
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
       Models.Found found = find();
-      loupe = Loupe.open(found.source(), options(found, hash, bar), bar::loaded);
+      loupe = Loupe.open(found.source(), options(found, hash, text, bar), bar::loaded);
     }
     if (!quiet) {
       loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
@@ -120,7 +122,7 @@ final class ModelOptions {
     return loupe;
   }
 
-  private Options options(Models.Found found, boolean hash, OpeningBar bar) {
+  private Options options(Models.Found found, boolean hash, boolean text, OpeningBar bar) {
     return new Options(
         backend,
         device,
@@ -132,6 +134,7 @@ final class ModelOptions {
         Optional.ofNullable(activation),
         found.adapter(),
         Home.gpt2Tokenizer(),
+        text,
         kernels,
         bar);
   }

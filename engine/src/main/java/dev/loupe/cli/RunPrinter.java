@@ -4,10 +4,12 @@ import dev.loupe.BrokenRunException;
 import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
+import dev.loupe.Token;
 import java.util.List;
 
 /**
- * Prints the text of a run while it is written. Of several samples the first streams; the others,
+ * Prints the text of a run while it is written, or the ids where the model's tokens are no text,
+ * with commas between them, as --ids takes them. Of several samples the first streams; the others,
  * which are written at the same time, follow when all have ended.
  */
 final class RunPrinter implements Request.Listener {
@@ -20,6 +22,8 @@ final class RunPrinter implements Request.Listener {
   private final ProgressBar progress;
   private boolean printing;
   private boolean endsLine = true;
+  private boolean asIds;
+  private boolean hasIds; // an id was printed on this line
 
   /**
    * @param fileFollows whether the run is wanted to its end even when nobody reads its text
@@ -39,6 +43,7 @@ final class RunPrinter implements Request.Listener {
   }
 
   List<Generation> run(Loupe loupe, Request request) {
+    asIds = loupe.tokenizer().whyNoText().isPresent();
     try {
       List<Generation> runs = loupe.run(request.listener(this));
       others(runs);
@@ -59,6 +64,7 @@ final class RunPrinter implements Request.Listener {
     for (Generation run : runs.subList(1, runs.size())) {
       heading(run.sample());
       print(run.text());
+      run.tokens().stream().filter(Token::generated).forEach(token -> printId(token.id()));
     }
     if (samples > 1) {
       endLine();
@@ -79,6 +85,20 @@ final class RunPrinter implements Request.Listener {
   }
 
   @Override
+  public void token(int sample, int id, double logprob) {
+    if (sample == 0) {
+      printId(id);
+    }
+  }
+
+  private void printId(int id) {
+    if (asIds) {
+      print((hasIds ? "," : "") + id);
+      hasIds = true;
+    }
+  }
+
+  @Override
   public boolean text(int sample, String piece) {
     if (sample == 0) {
       print(piece);
@@ -94,6 +114,7 @@ final class RunPrinter implements Request.Listener {
   private void heading(int sample) {
     endLine();
     print("--- %d of %d ---\n".formatted(sample + 1, samples));
+    hasIds = false;
   }
 
   private void endLine() {

@@ -87,7 +87,7 @@ final class ServeCommand implements Callable<Integer> {
     ServerOptions options =
         new ServerOptions(
             host, port, key(), queue, slots, Duration.ofSeconds(timeout), nameOfModel());
-    try (Loupe loupe = model.open(terminal, quiet, true);
+    try (Loupe loupe = model.open(terminal, quiet, true, false);
         Interrupt interrupt = new Interrupt(terminal);
         Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {
       if (server.isOpenToOthers() && options.apiKey().isEmpty()) {

@@ -44,6 +44,10 @@ final class TextInput {
       throw new IllegalArgumentException("give one of TEXT, --file and --ids, not several");
     }
     if (ids != null) {
+      if (special) {
+        throw new IllegalArgumentException(
+            "--special is about text: ids say every token as it is, leave one of them out");
+      }
       return Request.ids(ids);
     }
     return Request.text(read(terminal)).special(special).front(!noBos);

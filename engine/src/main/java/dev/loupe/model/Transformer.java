@@ -145,6 +145,16 @@ public final class Transformer implements AutoCloseable {
   }
 
   /**
+   * The last layer norm of any rows of a residual stream, which the head is multiplied with.
+   *
+   * @param x [rows, C]
+   * @param h [rows, C] of activations
+   */
+  public void finalNorm(Tensor x, Tensor h) {
+    ops.layerNorm(x, lnF, h);
+  }
+
+  /**
    * Logits of any rows of a residual stream.
    *
    * @param x [rows, C]
@@ -152,7 +162,7 @@ public final class Transformer implements AutoCloseable {
    * @param out [rows, V]
    */
   public void logits(Tensor x, Tensor h, Tensor out) {
-    ops.layerNorm(x, lnF, h);
+    finalNorm(x, h);
     ops.logits(h, head, out);
   }
 

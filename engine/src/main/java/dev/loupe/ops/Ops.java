@@ -2,6 +2,9 @@ package dev.loupe.ops;
 
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.function.Supplier;
@@ -120,14 +123,31 @@ public interface Ops extends AutoCloseable {
   void logits(Tensor x, Weight head, Tensor out);
 
   /**
-   * Natural logarithms of probabilities: out[r] = x[r, ids[r]] - log sum_v exp(x[r, v]); NaN where
-   * ids[r] is negative.
+   * Natural logarithms of probabilities: out[r] = x[r, ids[r]] - log sum_v exp(x[r, v]) over the
+   * tokens v that can be said; NaN where ids[r] is negative.
    *
-   * @param x logits [R, V]
-   * @param ids R tokens
+   * @param x logits [R, V]; those of other rows of the vocabulary become -infinity
+   * @param ids R tokens, of those that can be said
+   * @param sayable the tokens that can be said
    * @param out R numbers
    */
-  void logprobs(Tensor x, int[] ids, double[] out);
+  void logprobs(Tensor x, int[] ids, BitSet sayable, double[] out);
+
+  /**
+   * The gaps of a set among 0 .. n - 1.
+   *
+   * @return first and one past the last of each
+   */
+  static List<int[]> gaps(BitSet set, int n) {
+    List<int[]> gaps = new ArrayList<>();
+    for (int from = set.nextClearBit(0); from < n; ) {
+      int next = set.nextSetBit(from);
+      int to = next < 0 ? n : Math.min(next, n);
+      gaps.add(new int[] {from, to});
+      from = set.nextClearBit(to);
+    }
+    return gaps;
+  }
 
   /** Copies the elements of {@code from} to {@code to}, which has the same shape. */
   void copy(Tensor from, Tensor to);

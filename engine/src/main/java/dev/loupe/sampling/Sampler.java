@@ -37,7 +37,7 @@ public final class Sampler {
   private int[] counts = new int[0]; // of each id in the text; zeros between calls
 
   /**
-   * @param allowed the ids that may be chosen: those that the tokenizer has
+   * @param allowed the ids that may be chosen: those that can be said
    */
   public Sampler(Sampling sampling, BitSet allowed) {
     this.sampling = sampling;

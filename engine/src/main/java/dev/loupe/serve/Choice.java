@@ -22,11 +22,21 @@ record Choice(Tokenizer tokenizer, Generation run, boolean special) {
   JsonObject json(CompletionRequest request, int index) {
     JsonObject choice = new JsonObject();
     choice.addProperty("text", request.echo() ? prompt() + run.text() : run.text());
+    if (tokenizer.whyNoText().isPresent()) {
+      choice.add("token_ids", ids(request.echo() ? 0 : run.promptLength()));
+    }
     choice.addProperty("index", index);
     choice.add("logprobs", request.logprobs() < 0 ? JsonNull.INSTANCE : logprobs(request.echo()));
     boolean stopped = run.finish() == Finish.STOP || run.finish() == Finish.EOS;
     choice.addProperty("finish_reason", stopped ? "stop" : "length");
     return choice;
+  }
+
+  /** What stands for the text of a model that takes token ids alone; vLLM's name. */
+  private JsonArray ids(int from) {
+    JsonArray ids = new JsonArray();
+    run.tokens().stream().skip(from).forEach(token -> ids.add(token.id()));
+    return ids;
   }
 
   private String prompt() {
@@ -67,9 +77,7 @@ record Choice(Tokenizer tokenizer, Generation run, boolean special) {
   private JsonElement likeliest(Token token) {
     JsonObject likeliest = new JsonObject();
     for (Token.Candidate candidate : token.top()) {
-      if (tokenizer.contains(candidate.id())) {
-        likeliest.add(spelling(candidate.id()), logprob(candidate.logprob()));
-      }
+      likeliest.add(spelling(candidate.id()), logprob(candidate.logprob()));
     }
     likeliest.add(spelling(token.id()), logprob(token.logprob())); // always there, as OpenAI's is
     return likeliest;
@@ -81,8 +89,14 @@ record Choice(Tokenizer tokenizer, Generation run, boolean special) {
         : new JsonPrimitive(Math.max(value, LEAST_LOGPROB));
   }
 
-  /** A token's text, or for a part of a character its bytes as {@code bytes:\xe2\x82}. */
+  /**
+   * A token's text, or for a part of a character its bytes as {@code bytes:\xe2\x82}, or where
+   * there is no text {@code token_id:17}, which is vLLM's.
+   */
   private String spelling(int id) {
+    if (tokenizer.whyNoText().isPresent()) {
+      return "token_id:" + id;
+    }
     byte[] bytes = tokenizer.bytes(id);
     try {
       return UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();

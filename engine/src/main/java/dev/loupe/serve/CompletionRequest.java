@@ -9,6 +9,7 @@ import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.ThreadLocalRandom;
 import org.jspecify.annotations.Nullable;
 
@@ -56,6 +57,14 @@ record CompletionRequest(
     refuseWhatCantBeHonoured(fields);
     Gpt2Config config = loupe.info().config();
     List<int[]> prompts = Prompts.of(fields, loupe).of(fields.get("prompt"));
+    List<String> stops = stops(fields.get("stop"));
+    Optional<String> whyNoText = loupe.tokenizer().whyNoText();
+    if (!stops.isEmpty() && whyNoText.isPresent()) {
+      throw ApiException.field(
+          "stop",
+          null,
+          "stop strings end a text, and this model takes token ids alone: " + whyNoText.get());
+    }
     int tokens =
         (int) fields.whole("max_tokens", DEFAULT_TOKENS, 0, Math.max(1 << 20, config.nPositions()));
     int n = (int) fields.whole("n", 1, 1, MOST_CHOICES);
@@ -89,7 +98,7 @@ record CompletionRequest(
         tokens,
         n,
         sampling(fields),
-        stops(fields.get("stop")),
+        stops,
         fields.flag("echo"),
         (int) fields.whole("logprobs", -1, 0, MOST_LOGPROBS),
         fields.flag("stream"),
@@ -245,7 +254,7 @@ record CompletionRequest(
         throw ApiException.field("prompt", null, "a prompt without token ids");
       }
       int[] ids = new int[list.size()];
-      int most = Math.min(tokenizer.size(), config.vocabSize()) - 1;
+      int most = tokenizer.ids().length() - 1;
       for (int i = 0; i < ids.length; i++) {
         ids[i] = (int) Fields.whole("prompt", list.get(i), 0, most);
         if (!tokenizer.contains(ids[i])) {

@@ -8,6 +8,8 @@ import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
 import java.time.Duration;
+import java.util.Arrays;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -82,6 +84,8 @@ final class Completions {
     private final long created = System.currentTimeMillis() / 1000;
     private final JsonArray choices = new JsonArray();
     private final Set<Integer> begun = new HashSet<>(); // choices that a stream has text of
+    private final boolean idsAlone = loupe.tokenizer().whyNoText().isPresent();
+    private final Map<Integer, JsonArray> unsent = new HashMap<>(); // ids of choices of a stream
     private int promptTokens;
     private int completionTokens;
 
@@ -99,6 +103,7 @@ final class Completions {
                   .json(request, p * request.n() + run.sample());
           if (request.stream()) {
             choice.addProperty("text", echoed(p, run.sample(), ""));
+            addUnsent(choice, p, run.sample());
             chunk(choice);
           } else {
             choices.add(choice);
@@ -142,10 +147,18 @@ final class Completions {
         }
 
         @Override
+        public void token(int sample, int id, double logprob) {
+          if (request.stream() && idsAlone) {
+            unsent(p, sample).add(id);
+          }
+        }
+
+        @Override
         public boolean text(int sample, String piece) {
           if (request.stream()) {
             JsonObject choice = new JsonObject();
             choice.addProperty("text", echoed(p, sample, piece));
+            addUnsent(choice, p, sample);
             choice.addProperty("index", p * request.n() + sample);
             choice.add("logprobs", JsonNull.INSTANCE);
             choice.add("finish_reason", JsonNull.INSTANCE);
@@ -162,6 +175,26 @@ final class Completions {
       return first && request.echo()
           ? loupe.tokenizer().decode(request.prompts().get(p), request.special()) + piece
           : piece;
+    }
+
+    /** The ids of a choice that are still to be sent, after the prompt's if that is wanted. */
+    private JsonArray unsent(int p, int sample) {
+      return unsent.computeIfAbsent(
+          p * request.n() + sample,
+          _ -> {
+            JsonArray ids = new JsonArray();
+            if (request.echo()) {
+              Arrays.stream(request.prompts().get(p)).forEach(ids::add);
+            }
+            return ids;
+          });
+    }
+
+    private void addUnsent(JsonObject choice, int p, int sample) {
+      if (idsAlone) {
+        choice.add("token_ids", unsent(p, sample));
+        unsent.put(p * request.n() + sample, new JsonArray());
+      }
     }
 
     private void chunk(JsonObject choice) {

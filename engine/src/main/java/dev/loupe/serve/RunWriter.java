@@ -6,6 +6,7 @@ import com.google.gson.JsonPrimitive;
 import dev.loupe.ActivationCache;
 import dev.loupe.Batcher;
 import dev.loupe.Generation;
+import dev.loupe.HeadSurvey;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
 import dev.loupe.Token;
@@ -162,7 +163,11 @@ final class RunWriter {
   Optional<String> example() throws InterruptedException {
     synchronized (exampleLock) {
       if (example == null) {
-        int[] ids = loupe.tokenizer().encodePrompt(EXAMPLE, false, true);
+        boolean text = loupe.tokenizer().whyNoText().isEmpty();
+        int[] ids =
+            text
+                ? loupe.tokenizer().encodePrompt(EXAMPLE, false, true)
+                : HeadSurvey.sequences(loupe).getFirst();
         int tokens = Math.min(EXAMPLE_TOKENS, config.nPositions() - ids.length);
         if (tokens < 1) {
           return Optional.empty();

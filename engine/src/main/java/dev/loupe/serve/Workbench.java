@@ -136,6 +136,7 @@ final class Workbench implements AutoCloseable {
     json.add(
         "bos",
         config.bosTokenId() < 0 ? JsonNull.INSTANCE : new JsonPrimitive(config.bosTokenId()));
+    json.addProperty("text", loupe.tokenizer().whyNoText().isEmpty());
     json.addProperty("threshold", HeadRole.THRESHOLD);
     JsonObject palettes = new JsonObject();
     palettes.add("light", palettes(Palette.SEQUENTIAL_LIGHT, Palette.DIVERGING_LIGHT));

@@ -9,7 +9,8 @@ import java.util.List;
  * What to show a person for a token: its text where its bytes are whole characters, {@code <E2 82>}
  * where they are only part of one. Spaces at the front show as {@code ·}, a newline as {@code \n};
  * whatever else can't be seen is escaped: {@code \t}, {@code \x1B}, {@code \u200B}. A label is for
- * reading only; the exact bytes are in {@link Tokenizer#bytes}.
+ * reading only; the exact bytes are in {@link Tokenizer#bytes}. Where only the id of a token is
+ * known, the label is that.
  */
 public final class Labels {
   private static final int REPLACEMENT = 0xFFFD;
@@ -32,8 +33,7 @@ public final class Labels {
    * @throws IllegalArgumentException if no token has this id
    */
   public static String label(Tokenizer tokenizer, int id) {
-    // a special token is shown as it is, whatever a decoder puts between tokens
-    return label(tokenizer.isSpecial(id) ? tokenizer.raw(id).getBytes(UTF_8) : tokenizer.bytes(id));
+    return tokenizer.label(id);
   }
 
   /** The label of a token of these bytes. */

@@ -36,6 +36,7 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Tokenizer implements AutoCloseable {
   private final TokenTable table;
+  private final BitSet ids;
   private final AddedTokens ofText; // looked for in a text as it is
   private final AddedTokens ofNormalized; // looked for after that
   private final Encoder encoder;
@@ -45,6 +46,7 @@ public final class Tokenizer implements AutoCloseable {
   private final boolean everyPart;
   private final boolean cleansUp;
   private final boolean spellsBytes; // and leaves out what has no token, without a word
+  private final Optional<String> whyNoText;
   private final int modelSize;
   private final int[] nativeIds; // of the numbers that the encoder gives from there on
   private final int unknown;
@@ -52,7 +54,12 @@ public final class Tokenizer implements AutoCloseable {
   private final List<String> notes;
   private final Map<String, String> settings;
 
-  private Tokenizer(TokenizerFolder.Found found) throws CheckpointException {
+  /**
+   * @param rows of the model's vocabulary
+   * @param whyNoText why its tokens are known by their ids alone; empty if they are not
+   */
+  private Tokenizer(TokenizerFolder.Found found, int rows, Optional<String> whyNoText)
+      throws CheckpointException {
     TokenizerJson json = found.json();
     SentencePieceModel pieces = found.sentencePiece();
     boolean byteLevel = json.isByteLevel();
@@ -60,6 +67,8 @@ public final class Tokenizer implements AutoCloseable {
     Spelling spelling =
         byteLevel ? null : pieces == null ? Spelling.of(json.decoder) : Spelling.of(pieces);
     table = new TokenTable(json.vocab(), json.added(), spelling);
+    ids = ids(table, rows);
+    this.whyNoText = whyNoText;
     List<AddedToken> first = new ArrayList<>();
     List<AddedToken> second = new ArrayList<>();
     List<AddedToken> byLibrary = json.nativeTokens();
@@ -159,6 +168,43 @@ public final class Tokenizer implements AutoCloseable {
     return ids;
   }
 
+  private static BitSet ids(TokenTable table, int rows) {
+    BitSet ids = new BitSet();
+    for (int id = 0; id < Math.min(table.size(), rows); id++) {
+      ids.set(id, table.contains(id));
+    }
+    return ids;
+  }
+
+  /**
+   * One for a model whose tokens are known by their ids alone. Each id is a token, spelled and
+   * labelled as its decimal number; none adds anything to a text.
+   *
+   * @param rows how many ids there are
+   * @param why there is no text, for the exception of {@link #encode}
+   */
+  public static Tokenizer ofIds(int rows, String why) throws CheckpointException {
+    List<Vocabulary.Token> numbers =
+        IntStream.range(0, rows)
+            .mapToObj(id -> new Vocabulary.Token(Integer.toString(id), Vocabulary.Kind.NORMAL))
+            .toList();
+    TokenizerJson json = TokenizerJson.of(new Vocabulary(numbers, List.of()));
+    return new Tokenizer(
+        new TokenizerFolder.Found(
+            json,
+            null,
+            UnaryOperator.identity(),
+            true,
+            false,
+            "",
+            List.of(),
+            null,
+            List.of(),
+            Map.of()),
+        rows,
+        Optional.of(why));
+  }
+
   /**
    * Opens the tokenizer in {@code folder}: its tokenizer.json, vocab.json with merges.txt,
    * vocab.txt or spiece.model, and the settings beside it.
@@ -167,19 +213,19 @@ public final class Tokenizer implements AutoCloseable {
    *     native library doesn't load on this machine
    */
   public static Tokenizer open(Path folder) throws CheckpointException {
-    return of(TokenizerFolder.read(folder, Integer.MAX_VALUE), folder);
+    return of(TokenizerFolder.read(folder, Integer.MAX_VALUE), folder, Integer.MAX_VALUE);
   }
 
   /**
    * Opens a checkpoint's tokenizer: the files beside the weights, else what the weights' own file
-   * carries, or names.
+   * carries, or names. Its tokens are those that the model has rows for.
    *
    * @param gpt2 where GPT-2's own tokenizer is, for a checkpoint that names it
    * @throws CheckpointException as {@link #open(Path)}
    */
   public static Tokenizer open(Checkpoint checkpoint, Optional<Path> gpt2)
       throws CheckpointException {
-    return of(read(checkpoint, gpt2), checkpoint.source());
+    return of(read(checkpoint, gpt2), checkpoint.source(), checkpoint.config().vocabSize());
   }
 
   /**
@@ -189,12 +235,12 @@ public final class Tokenizer implements AutoCloseable {
    */
   public static Tokenizer carriedBy(Checkpoint checkpoint) throws CheckpointException {
     Vocabulary own = checkpoint.vocabulary().orElse(new Vocabulary(List.of(), List.of()));
-    return of(found(own, checkpoint.source()), checkpoint.source());
+    return of(found(own, checkpoint.source()), checkpoint.source(), Integer.MAX_VALUE);
   }
 
   /** The adapter's where it brings a tokenizer, else the model's. */
   private static Path folderOf(Checkpoint checkpoint) {
-    Optional<Path> adapter = checkpoint.adapter().filter(TokenizerJson::isIn);
+    Optional<Path> adapter = checkpoint.adapter().filter(TokenizerFolder::isIn);
     if (adapter.isPresent()) {
       return adapter.get();
     }
@@ -235,9 +281,10 @@ public final class Tokenizer implements AutoCloseable {
     }
   }
 
-  private static Tokenizer of(TokenizerFolder.Found found, Path source) throws CheckpointException {
+  private static Tokenizer of(TokenizerFolder.Found found, Path source, int rows)
+      throws CheckpointException {
     try {
-      return new Tokenizer(found);
+      return new Tokenizer(found, rows, Optional.empty());
     } catch (IllegalArgumentException e) {
       throw unusable(source, e);
     }
@@ -336,10 +383,18 @@ public final class Tokenizer implements AutoCloseable {
    *
    * @param parseSpecial whether {@code <|endoftext|>} and other special tokens are found in the
    *     text; otherwise they are plain characters. Added tokens that aren't special always are.
-   * @throws IllegalArgumentException if the text has a byte that the vocabulary can't spell
+   * @throws IllegalArgumentException if the text has a byte that the vocabulary can't spell, or if
+   *     the model's tokens are known {@linkplain #ofIds by their ids alone}
    * @throws IllegalStateException if closed
    */
   public int[] encode(String text, boolean parseSpecial) {
+    if (whyNoText.isPresent()) {
+      if (text.isEmpty()) {
+        return new int[0];
+      }
+      throw new IllegalArgumentException(
+          "this model takes token ids alone: %s".formatted(whyNoText.get()));
+    }
     IntStream.Builder ids = IntStream.builder();
     boolean[] begun = {false};
     ofText.split(
@@ -421,9 +476,36 @@ public final class Tokenizer implements AutoCloseable {
     return table.size();
   }
 
-  /** Whether some token has this id. */
+  /** Whether some token has this id, and the model a row for it. */
   public boolean contains(int id) {
-    return table.contains(id);
+    return id >= 0 && ids.get(id);
+  }
+
+  /**
+   * The ids of all tokens: those that can be said. The model's other rows only pad its vocabulary;
+   * no token is chosen from them, and no probability or rank counts them.
+   *
+   * @return a copy
+   */
+  public BitSet ids() {
+    return (BitSet) ids.clone();
+  }
+
+  /**
+   * Checks that some token has this id, and the model a row for it.
+   *
+   * @throws IllegalArgumentException if not; the message says which ids there are
+   */
+  public void requireToken(int id) {
+    if (!contains(id)) {
+      throw new IllegalArgumentException(
+          "token id %d is outside the vocabulary 0..%d".formatted(id, ids.length() - 1));
+    }
+  }
+
+  /** Why there is no text for the tokens; empty if there is. */
+  public Optional<String> whyNoText() {
+    return whyNoText;
   }
 
   /** Whether the id is a control token's, such as {@code <|endoftext|>}; false for unknown ids. */
@@ -452,16 +534,18 @@ public final class Tokenizer implements AutoCloseable {
 
   /**
    * The bytes that a token stands for, when it does not begin the text; not always whole
-   * characters. Those of a special token are its literal text in UTF-8.
+   * characters. Those of a special token are its literal text in UTF-8. None where {@linkplain
+   * #ofIds only the id is known}.
    *
    * @throws IllegalArgumentException if no token has this id
    */
   public byte[] bytes(int id) {
-    return table.bytes(id, false);
+    return bytes(id, false);
   }
 
   byte[] bytes(int id, boolean first) {
-    return table.bytes(id, first);
+    byte[] bytes = table.bytes(id, first);
+    return whyNoText.isEmpty() ? bytes : new byte[0];
   }
 
   boolean isFirstUntilText() {
@@ -516,6 +600,12 @@ public final class Tokenizer implements AutoCloseable {
   /** Whether some spaces are taken out of the text of tokens. */
   boolean cleansUp() {
     return cleansUp;
+  }
+
+  /** The label of a token, see {@link Labels}. */
+  String label(int id) {
+    // a special token is shown as it is, whatever a decoder puts between tokens
+    return Labels.label(isSpecial(id) ? raw(id).getBytes(UTF_8) : table.bytes(id, false));
   }
 
   /** Frees the native memory, once encodings under way are done. May be called again. */

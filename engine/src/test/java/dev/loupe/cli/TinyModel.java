@@ -36,6 +36,40 @@ public record TinyModel(Path folder) {
     return new TinyModel(folder);
   }
 
+  /**
+   * One whose vocabulary has 1,024 tokens, a gap, token 1030, and a gap up to row 1100. Row 1050 is
+   * large and row 1051 its opposite, so that one of the two has the largest logit of all.
+   */
+  public static TinyModel padded(Path folder) throws IOException {
+    Gpt2Config config =
+        new Gpt2Config(3, 2, 48, 40, 1101, 130, Activation.GELU_NEW, 1e-5f, true, false, 1023, 7);
+    RandomCheckpoint.write(config, 3, folder, RandomCheckpoint.Layout.PLAIN, Progress.NONE);
+    String json = Files.readString(Golden.DEMO_MODEL.resolve("tokenizer.json"));
+    JsonObject tokenizer = JsonParser.parseString(json).getAsJsonObject();
+    tokenizer
+        .getAsJsonArray("added_tokens")
+        .add(
+            JsonParser.parseString(
+                "{'id': 1030, 'content': '<pad>', 'single_word': false, 'lstrip': false,"
+                    + " 'rstrip': false, 'normalized': false, 'special': true}"));
+    Files.writeString(folder.resolve("tokenizer.json"), tokenizer.toString());
+    TinyModel model = new TinyModel(folder);
+    for (int c = 0; c < 48; c++) {
+      float value = c % 3 == 0 ? 900 : -500;
+      model.poke("wte.weight", 1050 * 48 + c, value);
+      model.poke("wte.weight", 1051 * 48 + c, -value);
+    }
+    return model;
+  }
+
+  /** One of random weights that comes without a tokenizer. */
+  public static TinyModel ofIds(Path folder) throws IOException {
+    Gpt2Config config =
+        new Gpt2Config(3, 2, 48, 40, 333, 130, Activation.GELU_NEW, 1e-5f, true, false, 0, 332);
+    RandomCheckpoint.write(config, 3, folder, RandomCheckpoint.Layout.PLAIN, Progress.NONE);
+    return new TinyModel(folder);
+  }
+
   Path weights() {
     return folder.resolve("model.safetensors");
   }

@@ -1,6 +1,5 @@
 package dev.loupe.export;
 
-import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -10,75 +9,25 @@ import dev.loupe.Generation;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.weights.DType;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
-import java.util.Objects;
 import java.util.concurrent.TimeUnit;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
-import java.util.zip.ZipEntry;
-import java.util.zip.ZipFile;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 class NpzExportTest {
-  private static final Pattern HEADER =
-      Pattern.compile(
-          "\\{'descr': '([^']+)', 'fortran_order': False, 'shape': \\(([0-9, ]*)\\), } *\n");
-
   @TempDir Path folder;
-
-  record Npy(String descr, String shape, ByteBuffer data) {
-    String kind() {
-      return descr + " [" + shape + "]";
-    }
-  }
-
-  record Npz(Map<String, Npy> arrays) {
-    Npy get(String name) {
-      return Objects.requireNonNull(arrays.get(name), name);
-    }
-  }
-
-  /** Reads as the NPY 1.0 specification says, sharing nothing with the writer. */
-  static Npz read(Path file) throws IOException {
-    Map<String, Npy> arrays = new LinkedHashMap<>();
-    try (ZipFile zip = new ZipFile(file.toFile())) {
-      for (ZipEntry entry : zip.stream().toList()) {
-        assertEquals(ZipEntry.STORED, entry.getMethod());
-        ByteBuffer all =
-            ByteBuffer.wrap(zip.getInputStream(entry).readAllBytes())
-                .order(ByteOrder.LITTLE_ENDIAN);
-        byte[] magic = new byte[8];
-        all.get(magic);
-        assertArrayEquals(new byte[] {(byte) 0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0}, magic);
-        byte[] header = new byte[all.getShort()];
-        all.get(header);
-        assertEquals(0, all.position() % 64);
-        Matcher dict = HEADER.matcher(new String(header, StandardCharsets.ISO_8859_1));
-        assertTrue(dict.matches(), dict.toString());
-        arrays.put(
-            entry.getName().replace(".npy", ""),
-            new Npy(dict.group(1), dict.group(2), all.slice().order(ByteOrder.LITTLE_ENDIAN)));
-      }
-    }
-    return new Npz(arrays);
-  }
 
   private Npz export(Generation run) throws IOException {
     Path file = folder.resolve("run.npz");
     AttentionFormat.NPZ.write(run, file);
-    return read(file);
+    return Npz.read(file);
   }
 
-  private static void assertSquares(Npy array, AttentionMaps maps, float above) {
+  private static void assertSquares(Npz.Npy array, AttentionMaps maps, float above) {
     boolean halves = maps.dtype() == DType.F16;
     for (int layer : maps.layers()) {
       for (int head : maps.heads()) {
@@ -87,13 +36,13 @@ class NpzExportTest {
           for (int key = 0; key < maps.tokens(); key++) {
             float expected = key <= query ? row[key] : above;
             float found =
-                halves ? Float.float16ToFloat(array.data.getShort()) : array.data.getFloat();
+                halves ? Float.float16ToFloat(array.data().getShort()) : array.data().getFloat();
             assertEquals(expected, found, layer + "." + head + " " + query + " " + key);
           }
         }
       }
     }
-    assertEquals(0, array.data.remaining());
+    assertEquals(0, array.data().remaining());
   }
 
   @Test
@@ -111,32 +60,32 @@ class NpzExportTest {
             "tokens",
             "prompt_len",
             "logprobs"),
-        List.copyOf(npz.arrays.keySet()));
-    assertEquals("2, 3, 5, 5", npz.get("attention").shape);
-    assertEquals("<f4", npz.get("attention").descr);
+        List.copyOf(npz.arrays().keySet()));
+    assertEquals("2, 3, 5, 5", npz.get("attention").shape());
+    assertEquals("<f4", npz.get("attention").descr());
     assertSquares(npz.get("attention"), run.attention(), 0);
     assertSquares(npz.get("scores"), run.scores().orElseThrow(), Float.NEGATIVE_INFINITY);
     assertEquals("<i4 [2,]", npz.get("layers").kind());
-    assertEquals(1, npz.get("layers").data.getInt());
-    assertEquals(3, npz.get("layers").data.getInt());
-    assertEquals(5, npz.get("heads").data.getInt(8));
+    assertEquals(1, npz.get("layers").data().getInt());
+    assertEquals(3, npz.get("layers").data().getInt());
+    assertEquals(5, npz.get("heads").data().getInt(8));
     assertEquals("<i8 [5,]", npz.get("token_ids").kind());
-    assertEquals(104, npz.get("token_ids").data.getLong(32));
+    assertEquals(104, npz.get("token_ids").data().getLong(32));
     assertEquals("<i8 []", npz.get("prompt_len").kind());
-    assertEquals(2, npz.get("prompt_len").data.getLong());
+    assertEquals(2, npz.get("prompt_len").data().getLong());
     assertEquals("<f4 [5,]", npz.get("logprobs").kind());
-    assertTrue(Float.isNaN(npz.get("logprobs").data.getFloat()));
-    assertEquals(-0.25f, npz.get("logprobs").data.getFloat());
+    assertTrue(Float.isNaN(npz.get("logprobs").data().getFloat()));
+    assertEquals(-0.25f, npz.get("logprobs").data().getFloat());
     assertEquals("<U13 [5,]", npz.get("tokens").kind());
     assertEquals(List.of(labels), strings(npz.get("tokens"), 13));
   }
 
-  private static List<String> strings(Npy array, int width) {
+  private static List<String> strings(Npz.Npy array, int width) {
     List<String> strings = new ArrayList<>();
-    while (array.data.hasRemaining()) {
+    while (array.data().hasRemaining()) {
       StringBuilder string = new StringBuilder();
       for (int i = 0; i < width; i++) {
-        int codePoint = array.data.getInt();
+        int codePoint = array.data().getInt();
         if (codePoint != 0) {
           string.appendCodePoint(codePoint);
         }
@@ -149,12 +98,12 @@ class NpzExportTest {
   @Test
   void oneTokenOneHead() throws IOException {
     Npz npz = export(Runs.random(new int[] {7}, new int[] {4}, 1, false, ""));
-    assertEquals("1, 1, 1, 1", npz.get("attention").shape);
-    assertEquals(1f, npz.get("attention").data.getFloat());
-    assertEquals(7, npz.get("layers").data.getInt());
-    assertEquals(4, npz.get("heads").data.getInt());
-    assertEquals("<U1", npz.get("tokens").descr); // numpy has no strings of width 0 in files
-    assertEquals(7, npz.arrays.size());
+    assertEquals("1, 1, 1, 1", npz.get("attention").shape());
+    assertEquals(1f, npz.get("attention").data().getFloat());
+    assertEquals(7, npz.get("layers").data().getInt());
+    assertEquals(4, npz.get("heads").data().getInt());
+    assertEquals("<U1", npz.get("tokens").descr()); // numpy has no strings of width 0 in files
+    assertEquals(7, npz.arrays().size());
   }
 
   @Test
@@ -162,9 +111,9 @@ class NpzExportTest {
     Generation run =
         Runs.random(DType.F16, new int[] {0}, new int[] {0, 1}, 3, true, Runs.labels(40));
     Npz npz = export(run);
-    assertEquals("<f2", npz.get("attention").descr);
+    assertEquals("<f2", npz.get("attention").descr());
     assertSquares(npz.get("attention"), run.attention(), 0);
-    assertEquals("<f4", npz.get("scores").descr);
+    assertEquals("<f4", npz.get("scores").descr());
   }
 
   @Test

@@ -109,7 +109,7 @@ class StatisticsFormatTest {
   void arraysAreWhatTheirNamesSay() throws IOException {
     Path file = folder.resolve("s.npz");
     StatisticsFormat.NPZ.write(run(), file);
-    NpzExportTest.Npz npz = NpzExportTest.read(file);
+    Npz npz = Npz.read(file);
     assertEquals("<f4 [2, 1, 3]", npz.get("entropy").kind());
     assertEquals(1.25f, npz.get("entropy").data().getFloat(4));
     assertEquals(3.5f, npz.get("entropy").data().getFloat(20));
@@ -172,7 +172,7 @@ class StatisticsFormatTest {
   void arraysOfHeads() throws IOException {
     Path file = folder.resolve("s.npz");
     StatisticsFormat.NPZ.write(withHeads(), file);
-    NpzExportTest.Npz npz = NpzExportTest.read(file);
+    Npz npz = Npz.read(file);
     for (HeadScore score : HeadScore.values()) {
       assertEquals("<f4 [2, 1]", npz.get("head_" + score.key()).kind());
     }

@@ -72,7 +72,7 @@ class HeldOutTest {
         model.logits(a, 0, logits);
         for (int i = 1; i < length; i++) {
           ops.read(logits, i - 1, row, row.length);
-          Distribution distribution = new Distribution(row);
+          Distribution distribution = new Distribution(row, tokenizer.ids());
           loss -= distribution.logprob(window[i]);
           right += distribution.rank(window[i]) == 0 ? 1 : 0;
           likeliest.add(distribution.top(1).getFirst().id());

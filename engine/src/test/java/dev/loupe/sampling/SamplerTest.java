@@ -320,7 +320,7 @@ class SamplerTest {
 
   @Test
   void distributionKnowsLogprobsRanksAndTheTop() {
-    Distribution d = new Distribution(logs(0.1, 0.4, 0.1, 0.4));
+    Distribution d = new Distribution(logs(0.1, 0.4, 0.1, 0.4), ids(4));
     assertEquals(Math.log(0.4), d.logprob(3), 1e-6);
     assertEquals(0, d.rank(1));
     assertEquals(2, d.rank(2));
@@ -328,5 +328,19 @@ class SamplerTest {
         List.of(1, 3, 0), d.top(3).stream().map(Distribution.Entry::id).toList(), "ties by id");
     assertEquals(4, d.top(10).size());
     assertEquals(List.of(), d.top(0));
+  }
+
+  @Test
+  void rowsThatPadTheVocabularyHaveNoPartInTheDistribution() {
+    BitSet said = ids(6);
+    said.clear(1);
+    said.clear(4, 6);
+    float[] logits = {1, 90, 3, 2, 80, 70};
+    Distribution d = new Distribution(logits, said);
+    double sum = Math.exp(1) + Math.exp(3) + Math.exp(2);
+    assertEquals(3 - Math.log(sum), d.logprob(2), 1e-12);
+    assertEquals(0, d.rank(2));
+    assertEquals(2, d.rank(0));
+    assertEquals(List.of(2, 3, 0), d.top(6).stream().map(Distribution.Entry::id).toList());
   }
 }

@@ -421,7 +421,7 @@ class AdapterTest {
     write(",'r': 3");
     Path copy = temporary.resolve("copy");
     try (Checkpoint merged = open()) {
-      Gpt2Safetensors.write(merged, Optional.empty(), Optional.empty(), copy, Progress.NONE);
+      Gpt2Safetensors.write(merged, Optional.empty(), Map.of(), copy, Progress.NONE);
       try (Checkpoint written = Checkpoint.open(copy)) {
         Same.model(merged, written);
       }

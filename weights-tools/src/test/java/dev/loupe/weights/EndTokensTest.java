@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -125,7 +126,7 @@ class EndTokensTest {
     Vocabulary vocabulary =
         new Vocabulary(List.of(new Vocabulary.Token("a", Vocabulary.Kind.NORMAL)), List.of("a b"));
     try (Checkpoint checkpoint = Checkpoint.open(folder)) {
-      Gpt2Safetensors.write(checkpoint, Optional.empty(), Optional.empty(), copy, Progress.NONE);
+      Gpt2Safetensors.write(checkpoint, Optional.empty(), Map.of(), copy, Progress.NONE);
       Gpt2Gguf.write(checkpoint, vocabulary, GgmlType.F16, gguf, Progress.NONE);
     }
     assertArrayEquals(

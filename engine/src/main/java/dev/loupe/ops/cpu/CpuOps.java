@@ -17,6 +17,7 @@ import dev.loupe.weights.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.Locale;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
@@ -796,12 +797,19 @@ public final class CpuOps implements Ops {
   }
 
   @Override
-  public void logprobs(Tensor x, int[] ids, double[] out) {
+  public void logprobs(Tensor x, int[] ids, BitSet sayable, double[] out) {
     same("rows", x.rows(), ids.length);
     same("rows", x.rows(), out.length);
     for (int id : ids) {
       if (id >= x.cols()) {
         throw new IllegalArgumentException("token %d of %d".formatted(id, x.cols()));
+      }
+    }
+    for (int[] gap : Ops.gaps(sayable, x.cols())) {
+      for (int r = 0; r < ids.length; r++) {
+        for (int v = gap[0]; v < gap[1]; v++) {
+          x.data().set(ScalarLoops.F32, x.offset(r, v), Float.NEGATIVE_INFINITY);
+        }
       }
     }
     team.run(

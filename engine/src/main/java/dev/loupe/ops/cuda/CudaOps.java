@@ -45,6 +45,7 @@ import dev.loupe.sampling.Distribution;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -114,6 +115,7 @@ public final class CudaOps implements Ops {
   private final Scratch wideWeight; // of the widest int8 matrix so far, in what activations are
   private final Scratch tokensOfRows; // for logprobs
   private final Scratch logprobsOfRows;
+  private final Scratch infinitiesOfGaps; // likewise
   private @Nullable SampleKernels sampling; // once it is asked for logprobs
   private final SessionPool pool;
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
@@ -185,6 +187,7 @@ public final class CudaOps implements Ops {
       wideWeight = new Scratch(gpu, activations);
       tokensOfRows = new Scratch(gpu, Element.I32);
       logprobsOfRows = new Scratch(gpu, Element.F32);
+      infinitiesOfGaps = new Scratch(gpu, Element.F32);
       tryOut();
       cublas = cublas(verdicts);
       choice = verdicts == null || config == null ? null : choice(verdicts, config, named);
@@ -583,7 +586,7 @@ public final class CudaOps implements Ops {
   }
 
   @Override
-  public void logprobs(Tensor x, int[] ids, double[] out) {
+  public void logprobs(Tensor x, int[] ids, BitSet sayable, double[] out) {
     same("rows", x.rows(), ids.length);
     same("rows", x.rows(), out.length);
     for (int id : ids) {
@@ -598,13 +601,14 @@ public final class CudaOps implements Ops {
       float[] row = new float[x.cols()];
       for (int r = 0; r < ids.length; r++) {
         read(x, r, row, row.length);
-        out[r] = ids[r] < 0 ? Double.NaN : new Distribution(row).logprob(ids[r]);
+        out[r] = ids[r] < 0 ? Double.NaN : new Distribution(row, sayable).logprob(ids[r]);
       }
       return;
     }
     float[] found = new float[ids.length];
     gpu.run(
         () -> {
+          fillGaps(x, sayable);
           SampleKernels kernels = sampling;
           if (kernels == null) {
             kernels = new SampleKernels(gpu);
@@ -619,6 +623,26 @@ public final class CudaOps implements Ops {
         });
     for (int r = 0; r < ids.length; r++) {
       out[r] = found[r];
+    }
+  }
+
+  /** Sets the logits of rows that only pad the vocabulary to -infinity. */
+  private void fillGaps(Tensor x, BitSet sayable) {
+    List<int[]> gaps = Ops.gaps(sayable, x.cols());
+    int widest = gaps.stream().mapToInt(gap -> gap[1] - gap[0]).max().orElse(0);
+    if (widest == 0) {
+      return;
+    }
+    DeviceBuffer infinities = infinitiesOfGaps.atLeast(widest);
+    float[] values = new float[widest];
+    Arrays.fill(values, Float.NEGATIVE_INFINITY);
+    infinities.slice(0, widest).upload(values);
+    for (int r = 0; r < x.rows(); r++) {
+      for (int[] gap : gaps) {
+        buffer(x)
+            .slice((long) r * x.cols() + gap[0], gap[1] - gap[0])
+            .copyFrom(infinities, gap[1] - gap[0]);
+      }
     }
   }
 

@@ -22,6 +22,8 @@ export function mount(where) {
   subscribe(draw);
 }
 
+const idsOf = text => text.trim().split(/[\s,]+/).map(part => /^\d+$/.test(part) ? Number(part) : NaN);
+
 const field = name => element.querySelector(`[name="${name}"]`);
 
 /** Checks the fields, then sends them. */
@@ -36,12 +38,17 @@ export function go() {
     return;
   }
   const text = element.querySelector('textarea').value;
-  if (text === '' && state.info.bos === null) {
-    update({ error: 'Write something first: this model has no <|endoftext|> to start from.' }, { history: 'none' });
+  if ((state.info.text ? text : text.trim()) === '' && state.info.bos === null) {
+    update({ error: 'Write something first: this model has no beginning-of-text token to start from.' }, { history: 'none' });
     element.querySelector('textarea').focus();
     return;
   }
-  const body = { text };
+  const body = state.info.text ? { text } : text.trim() === '' ? { ids: [state.info.bos] } : { ids: idsOf(text) };
+  if (body.ids?.some(Number.isNaN)) {
+    update({ error: 'This model takes token ids alone: give them as 17, 4, 256.' }, { history: 'none' });
+    element.querySelector('textarea').focus();
+    return;
+  }
   for (const { name } of FIELDS) {
     const value = field(name).value.trim();
     if (value !== '') body[name] = Number(value);
@@ -67,6 +74,11 @@ function draw(_state, names) {
   if (['info', 'busy', 'run', 'error'].some(n => names.has(n))) drawAll();
   if (names.has('run') && state.run && !edited) {
     const prompt = state.run.tokens.slice(0, state.run.prompt_length).filter(t => !t.special);
+    if (!state.info.text) {
+      element.querySelector('textarea').value = prompt.map(t => t.id).join(', ');
+      drawAll();
+      return;
+    }
     const bytes = Uint8Array.from(prompt.flatMap(t => t.bytes.match(/../g) ?? []), h => parseInt(h, 16));
     try {
       element.querySelector('textarea').value = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
@@ -80,7 +92,7 @@ function drawAll() {
   const empty = (element.querySelector('textarea')?.value ?? '') === '';
   render(html`
     <div class="row">
-      <textarea aria-label="Prompt" spellcheck="false" placeholder=${state.info.bos === null ? 'A text to go on with' : 'Starts from <|endoftext|>.'}
+      <textarea aria-label="Prompt" spellcheck="false" placeholder=${!state.info.text ? 'Token ids to go on with: 17, 4, 256' : state.info.bos === null ? 'A text to go on with' : 'Starts from <|endoftext|>.'}
         @input=${() => { edited = true; drawAll(); }} @keydown=${key}></textarea>
       <div class="go">${state.busy
         ? html`<button type="button" @click=${stop}>Stop</button>`

@@ -10,6 +10,7 @@ import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.Random;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -17,6 +18,12 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Log-probabilities of tokens, against float64; the same bits on loops of every kind. */
 class LogprobsTest {
+  private static BitSet all(int n) {
+    BitSet all = new BitSet();
+    all.set(0, n);
+    return all;
+  }
+
   private static double[] logprobs(InnerLoops loops, float[][] rows, int... ids) {
     try (CpuOps ops = new CpuOps(2, Precision.F32, loops);
         TensorArena arena = ops.arena()) {
@@ -25,7 +32,7 @@ class LogprobsTest {
         MemorySegment.copy(rows[r], 0, x.data(), ScalarLoops.F32, x.offset(r, 0), rows[r].length);
       }
       double[] out = new double[rows.length];
-      ops.logprobs(x, ids, out);
+      ops.logprobs(x, ids, all(rows[0].length), out);
       for (int r = 0; r < rows.length; r++) {
         float[] after = new float[rows[r].length];
         ops.read(x, r, after, after.length);
@@ -119,21 +126,53 @@ class LogprobsTest {
   }
 
   @Test
+  void rowsThatPadTheVocabularyDoNotCount() {
+    Random random = new Random(5);
+    BitSet said = all(300);
+    said.clear(0, 2);
+    said.clear(64);
+    said.clear(270, 300);
+    float[][] rows = new float[3][300];
+    float[][] spoiled = new float[3][300];
+    for (int r = 0; r < rows.length; r++) {
+      for (int i = 0; i < 300; i++) {
+        rows[r][i] = said.get(i) ? 3 * (float) random.nextGaussian() : Float.NEGATIVE_INFINITY;
+        spoiled[r][i] = said.get(i) ? rows[r][i] : i % 2 == 0 ? 50 : Float.NaN;
+      }
+    }
+    int[] ids = {2, 269, 65};
+    double[] out = new double[3];
+    try (CpuOps ops = new CpuOps(2);
+        TensorArena arena = ops.arena()) {
+      Tensor x = arena.allocate(3, 300);
+      for (int r = 0; r < rows.length; r++) {
+        MemorySegment.copy(spoiled[r], 0, x.data(), ScalarLoops.F32, x.offset(r, 0), 300);
+      }
+      ops.logprobs(x, ids, said, out);
+    }
+    for (int r = 0; r < rows.length; r++) {
+      assertEquals(expected(rows[r], ids[r]), out[r], 1e-5);
+    }
+  }
+
+  @Test
   void wrongIdsAndShapes() {
     try (CpuOps ops = new CpuOps(1);
         TensorArena arena = ops.arena()) {
       Tensor x = arena.allocate(2, 10);
       assertThrows(
           IllegalArgumentException.class,
-          () -> ops.logprobs(x, new int[] {0, 10}, new double[2]),
+          () -> ops.logprobs(x, new int[] {0, 10}, all(10), new double[2]),
           "outside");
       assertThrows(
           IllegalArgumentException.class,
-          () -> ops.logprobs(x, new int[] {0, Integer.MAX_VALUE}, new double[2]));
+          () -> ops.logprobs(x, new int[] {0, Integer.MAX_VALUE}, all(10), new double[2]));
       assertThrows(
-          IllegalArgumentException.class, () -> ops.logprobs(x, new int[1], new double[2]));
+          IllegalArgumentException.class,
+          () -> ops.logprobs(x, new int[1], all(10), new double[2]));
       assertThrows(
-          IllegalArgumentException.class, () -> ops.logprobs(x, new int[2], new double[1]));
+          IllegalArgumentException.class,
+          () -> ops.logprobs(x, new int[2], all(10), new double[1]));
     }
   }
 }
