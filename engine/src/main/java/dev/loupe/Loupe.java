@@ -263,8 +263,7 @@ public final class Loupe implements AutoCloseable {
       }
       String why = String.valueOf(e.getMessage());
       return new Words(
-          Tokenizer.ofIds(rows, why),
-          List.of("this model takes token ids alone: " + why));
+          Tokenizer.ofIds(rows, why), List.of("this model takes token ids alone: " + why));
     }
   }
 
