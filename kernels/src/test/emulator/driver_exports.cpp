@@ -73,3 +73,9 @@ REFUSED(cuTexRefSetAddressMode) REFUSED(cuTexRefSetAddress_v2) REFUSED(cuTexRefS
 REFUSED(cuTexRefSetFilterMode) REFUSED(cuTexRefSetFlags) REFUSED(cuTexRefSetFormat) REFUSED(cuTexRefSetMaxAnisotropy)
 REFUSED(cuTexRefSetMipmapFilterMode) REFUSED(cuTexRefSetMipmapLevelBias) REFUSED(cuTexRefSetMipmapLevelClamp)
 REFUSED(cuTexRefSetMipmappedArray) REFUSED(cuThreadExchangeStreamCaptureMode)
+
+/**
+ * What is static here is never destroyed, since a thread may still run kernels while the process ends (SIGTERM in a
+ * JVM): destructors that a compiler registers, by this name, are forgotten.
+ */
+extern "C" __attribute__((visibility("hidden"))) int __cxa_atexit(void (*)(void*), void*, void*) { return 0; }

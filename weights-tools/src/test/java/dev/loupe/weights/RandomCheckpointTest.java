@@ -39,7 +39,7 @@ class RandomCheckpointTest {
   @Test
   void aSeedIsAModelForEver() throws IOException {
     assertEquals(
-        "6ed626337d14a9ba69423dac9aaf352c005cc43c3e91aa3ca0b17462e6de6c01", sha256(tiny("a", 0)));
+        "7e93d0a6b8b3885de65faf22e06691b8bbd71e05f9b9c8c7fbf3ad5aa82a7141", sha256(tiny("a", 0)));
     assertEquals(sha256(tiny("b", 7)), sha256(tiny("c", 7)));
     assertNotEquals(sha256(temporary.resolve("a")), sha256(temporary.resolve("b")));
     assertEquals(
@@ -53,8 +53,8 @@ class RandomCheckpointTest {
     "wte.weight, 0, 0.02",
     "wpe.weight, 0, 0.01",
     "h.1.attn.c_attn.weight, 0, 0.02",
-    "h.0.attn.c_proj.weight, 0, 0.01", // 0.02 / sqrt(2 L), L = 2
-    "h.1.mlp.c_proj.weight, 0, 0.01",
+    "h.0.attn.c_proj.weight, 0, 0.0081650", // 0.02 / sqrt(2 L), L = 3
+    "h.1.mlp.c_proj.weight, 0, 0.0081650",
     "h.1.mlp.c_fc.bias, 0, 0.02",
     "h.0.ln_1.weight, 1, 0.1",
     "ln_f.weight, 1, 0.1",
