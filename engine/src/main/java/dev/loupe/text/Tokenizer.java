@@ -35,6 +35,10 @@ import org.jspecify.annotations.Nullable;
  * google/sentencepiece.
  */
 public final class Tokenizer implements AutoCloseable {
+  /** Names by which other programs find what OpenAI's files hold. */
+  private static final Map<String, String> TODAYS_NAMES =
+      Map.of("encoder.json", "vocab.json", "vocab.bpe", "merges.txt");
+
   private final TokenTable table;
   private final BitSet ids;
   private final AddedTokens ofText; // looked for in a text as it is
@@ -357,7 +361,8 @@ public final class Tokenizer implements AutoCloseable {
       Map<String, byte[]> files = new LinkedHashMap<>();
       for (Path file : TokenizerFolder.files(folder)) {
         try {
-          files.put(String.valueOf(file.getFileName()), Files.readAllBytes(file));
+          String name = String.valueOf(file.getFileName());
+          files.putIfAbsent(TODAYS_NAMES.getOrDefault(name, name), Files.readAllBytes(file));
         } catch (IOException e) {
           throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
         }
