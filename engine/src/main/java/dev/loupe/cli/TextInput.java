@@ -44,9 +44,10 @@ final class TextInput {
       throw new IllegalArgumentException("give one of TEXT, --file and --ids, not several");
     }
     if (ids != null) {
-      if (special) {
+      if (special || noBos) {
         throw new IllegalArgumentException(
-            "--special is about text: ids say every token as it is, leave one of them out");
+            "%s is about text: ids say every token as it is, leave one of them out"
+                .formatted(special ? "--special" : "--no-bos"));
       }
       return Request.ids(ids);
     }

@@ -134,6 +134,8 @@ class IdsAloneTest {
         .refused(Main.BAD_INPUT, "tokenizer.json");
     Ran.loupe("generate", "--ids", IDS, "--special", "-m", model)
         .refused(Main.BAD_USAGE, "--special");
+    Ran.loupe("generate", "--ids", IDS, "--no-bos", "-m", model)
+        .refused(Main.BAD_USAGE, "--no-bos is about text");
     Ran.loupe("generate", "--ids", "1,333", "-m", model, "-q")
         .refused(Main.BAD_USAGE, "token id 333 is outside the vocabulary 0..332");
     Ran.loupe("lens", "--ids", "1", "--target", 333, "-m", model, "-q")

@@ -78,7 +78,7 @@ class TokenizerFolderTest {
             "'added_tokens':[],'post_processor':{'type':'RobertaProcessing','sep':['b',1],"
                 + "'cls':['<s>',3],'trim_offsets':true,'add_prefix_space':true}"));
     assertArrayEquals(new int[] {3, 2, 0}, ids("a"));
-    assertNoted("<s> is put in front of a text");
+    assertNoted("put <s> in front of a text");
   }
 
   @Test
