@@ -49,6 +49,11 @@ final class AddedTokens {
     return Pattern.compile(String.join("|", contents));
   }
 
+  /** Whether a token stands for space beside it too, however much there is. */
+  boolean swallowsSpace() {
+    return byContent.values().stream().anyMatch(token -> token.lstrip() || token.rstrip());
+  }
+
   /**
    * Gives the parts of {@code text} in order: {@code token} the ids of added tokens, {@code other}
    * the text around them.

@@ -37,6 +37,7 @@ public final class Tokenizer implements AutoCloseable {
   private final Encoder encoder;
   private final boolean spellsBytes; // and leaves out what has no token, without a word
   private final Optional<String> whyNoText;
+  private final long longestToken; // bytes
 
   /**
    * @param rows of the model's vocabulary
@@ -48,6 +49,8 @@ public final class Tokenizer implements AutoCloseable {
     added = new AddedTokens(json.added());
     boolean bpe = !json.isWithoutMerges();
     spellsBytes = bpe && !json.hasUnknownToken();
+    longestToken =
+        (bpe && !spellsBytes) || added.swallowsSpace() ? Integer.MAX_VALUE : longest(table);
     encoder = bpe ? new NativeTokenizer(json.forNativeLibrary()) : new LongestTokens(json.vocab());
   }
 
@@ -61,7 +64,16 @@ public final class Tokenizer implements AutoCloseable {
     added = new AddedTokens(List.of());
     encoder = new NoText(whyNoText);
     spellsBytes = false;
+    longestToken = Integer.MAX_VALUE;
     this.whyNoText = Optional.of(whyNoText);
+  }
+
+  private static long longest(TokenTable table) {
+    long longest = 1;
+    for (int id = 0; id < table.size(); id++) {
+      longest = Math.max(longest, table.contains(id) ? table.bytes(id).length : 0);
+    }
+    return longest;
   }
 
   private static BitSet ids(TokenTable table, int rows) {
@@ -269,6 +281,14 @@ public final class Tokenizer implements AutoCloseable {
       throw new IllegalArgumentException(
           "token id %d is outside the vocabulary 0..%d".formatted(id, ids.length() - 1));
     }
+  }
+
+  /**
+   * The most bytes of UTF-8 that a text of so many tokens has, where each token stands for its own
+   * bytes and for no more. Where one may stand for a text of any length, more than any text has.
+   */
+  public long mostBytes(int tokens) {
+    return (long) tokens * longestToken;
   }
 
   /** Why there is no text for the tokens; empty if there is. */
