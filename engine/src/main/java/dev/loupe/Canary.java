@@ -214,8 +214,7 @@ final class Canary {
       }
       Token.Candidate best = expected.top().getFirst();
       // two logits that are each off by the tolerance may change places
-      if (actual.generated()
-          && best.logprob() - expected.logprob() > 2 * tolerance) {
+      if (actual.generated() && best.logprob() - expected.logprob() > 2 * tolerance) {
         return String.format(
             Locale.ROOT,
             "token %d is %d, which the CPU finds less likely than %d by %.4f in log p",

@@ -53,7 +53,7 @@ public record HeadSurvey(
     int[] text =
         request
             .text
-            .map(words -> loupe.tokenizer().encode(words, request.special))
+            .map(words -> loupe.tokenizer().encodePrompt(words, request.special, request.front))
             .orElse(request.ids);
     List<int[]> windows = windows(text, config.nPositions());
     int length = length(config, loupe.tokenizer());

@@ -40,9 +40,6 @@ import org.jspecify.annotations.Nullable;
  * interrupt ends them early with what they have.
  */
 public final class Loupe implements AutoCloseable {
-  /** Rows by which a vocabulary may exceed the tokenizer's: trainers pad it to a round number. */
-  private static final int MOST_PADDING = 1023;
-
   private final Checkpoint checkpoint;
   private final Tokenizer tokenizer;
   private final Ops ops;
@@ -88,7 +85,8 @@ public final class Loupe implements AutoCloseable {
   public static Loupe open(Path source, Options options, Progress progress)
       throws CheckpointException {
     long start = System.nanoTime();
-    Checkpoint checkpoint = Checkpoint.open(source, options.activation().orElse(null));
+    Checkpoint checkpoint =
+        Checkpoint.open(source, options.activation().orElse(null), options.adapter().orElse(null));
     Words words = null;
     Opened opened = null;
     try {
@@ -179,6 +177,7 @@ public final class Loupe implements AutoCloseable {
       Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
     Gpt2Config config = checkpoint.config();
     requireHeads(config);
+    requireActivation(config);
     CudaOps ops;
     List<String> notes = new ArrayList<>();
     try {
@@ -228,31 +227,43 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
+  private static void requireActivation(Gpt2Config config) {
+    if (!CudaOps.computes(config.activation())) {
+      throw new BackendException(
+          "activation_function %s: no GPU kernel computes it (--backend cpu)"
+              .formatted(config.activation().configName()));
+    }
+  }
+
   /**
    * @param notes what the user should know of the tokenizer
    */
   private record Words(Tokenizer tokenizer, List<String> notes) {}
 
   private static Words words(Checkpoint checkpoint, Options options) throws CheckpointException {
-    Gpt2Config config = checkpoint.config();
+    int rows = checkpoint.config().vocabSize();
     try {
       Tokenizer tokenizer = Tokenizer.open(checkpoint, options.gpt2Tokenizer());
-      int padding = config.vocabSize() - tokenizer.size();
-      if (padding >= 0 && padding <= MOST_PADDING) {
-        return new Words(tokenizer, List.of());
+      List<String> notes = new ArrayList<>(tokenizer.notes());
+      if (tokenizer.size() < rows) {
+        notes.add(
+            "the model has %d rows and the tokenizer %d tokens: the other rows stand for nothing"
+                .formatted(rows, tokenizer.size()));
+      }
+      if (tokenizer.size() <= rows) {
+        return new Words(tokenizer, notes);
       }
       tokenizer.close();
       throw new CheckpointException(
           "%s: the model has a vocabulary of %d and the tokenizer one of %d: they do not belong together"
-              .formatted(checkpoint.source(), config.vocabSize(), tokenizer.size()));
+              .formatted(checkpoint.source(), rows, tokenizer.size()));
     } catch (CheckpointException e) {
       if (options.textRequired()) {
         throw e;
       }
       String why = String.valueOf(e.getMessage());
       return new Words(
-          Tokenizer.ofIds(config.vocabSize(), why),
-          List.of("this model takes token ids alone: " + why));
+          Tokenizer.ofIds(rows, why), List.of("this model takes token ids alone: " + why));
     }
   }
 

@@ -19,6 +19,7 @@ import java.util.Optional;
  *     processor
  * @param hash whether to compute the SHA-256 of the weights, which reads all of them
  * @param activation what the model is run with; empty for what its checkpoint says
+ * @param adapter the folder of a LoRA adapter, which is merged with the model
  * @param gpt2Tokenizer the folder of GPT-2's own tokenizer, for checkpoints that were trained with
  *     it and come without
  * @param textRequired whether a model is refused whose tokenizer is missing or can't be used;
@@ -36,6 +37,7 @@ public record Options(
     int vectorBits,
     boolean hash,
     Optional<Activation> activation,
+    Optional<Path> adapter,
     Optional<Path> gpt2Tokenizer,
     boolean textRequired,
     Map<String, String> kernels,
@@ -67,6 +69,7 @@ public record Options(
         false,
         Optional.empty(),
         Optional.empty(),
+        Optional.empty(),
         false,
         Map.of(),
         FirstContact.Listener.NONE);
@@ -82,6 +85,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -98,6 +102,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -114,6 +119,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -130,6 +136,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -146,6 +153,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -162,6 +170,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -178,6 +187,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -195,6 +205,24 @@ public record Options(
         vectorBits,
         hash,
         Optional.of(activation),
+        adapter,
+        gpt2Tokenizer,
+        textRequired,
+        kernels,
+        firstContact);
+  }
+
+  public Options adapter(Path folder) {
+    return new Options(
+        backend,
+        device,
+        precision,
+        gemm,
+        threads,
+        vectorBits,
+        hash,
+        activation,
+        Optional.of(folder),
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -211,6 +239,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         Optional.of(folder),
         textRequired,
         kernels,
@@ -227,6 +256,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -243,6 +273,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,
@@ -259,6 +290,7 @@ public record Options(
         vectorBits,
         hash,
         activation,
+        adapter,
         gpt2Tokenizer,
         textRequired,
         kernels,

@@ -60,6 +60,7 @@ public final class Request {
   int logprobs = -1;
   boolean slide;
   boolean special;
+  boolean front = true;
   Interventions interventions = Interventions.NONE;
   Mask mask = Mask.CAUSAL;
   int promptLength = -1;
@@ -174,8 +175,8 @@ public final class Request {
   BitSet endTokens(Gpt2Config config) {
     BitSet ids = new BitSet();
     stopTokens.forEach(ids::set);
-    if (!ignoreEos && config.eosTokenId() >= 0) {
-      ids.set(config.eosTokenId());
+    if (!ignoreEos) {
+      config.eosTokenIds().forEach(ids::set);
     }
     return ids;
   }
@@ -242,9 +243,18 @@ public final class Request {
     return this;
   }
 
-  /** Takes {@code <|endoftext|>} in the text as the token of that name, not as plain text. */
+  /**
+   * Takes {@code <|endoftext|>} in the text as the token of that name, not as plain text, and shows
+   * such tokens in the text that is written.
+   */
   public Request special(boolean special) {
     this.special = special;
+    return this;
+  }
+
+  /** Whether a text gets the tokens in front that the tokenizer's files put there; it does. */
+  public Request front(boolean front) {
+    this.front = front;
     return this;
   }
 

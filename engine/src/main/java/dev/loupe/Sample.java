@@ -38,6 +38,7 @@ final class Sample {
   private final int drawnAs; // number by which the draw is counted
   private final BitSet ends; // ids that end the text
   private final int searched; // length from which on it may end
+  private final boolean special;
   private final int logprobs;
   private int[] ids;
   private int length;
@@ -58,7 +59,8 @@ final class Sample {
     this.sayable = tokenizer.ids();
     this.listener = request.listener;
     this.number = number;
-    this.decoder = new StreamDecoder(tokenizer);
+    this.special = request.special;
+    this.decoder = new StreamDecoder(tokenizer, special);
     this.stops = new StopStrings(request.stops);
     this.promptLength = request.promptOf(prompt.length);
     this.logprobs = request.logprobs;
@@ -72,7 +74,19 @@ final class Sample {
     for (int id : prompt) {
       seen.set(id);
     }
-    text.append(tokenizer.decode(Arrays.copyOfRange(prompt, promptLength, prompt.length)));
+    decoder.skip(prompt);
+    text.append(read(prompt));
+  }
+
+  /** The text of the tokens behind the prompt that were there from the beginning. */
+  private String read(int[] tokens) {
+    StreamDecoder reading = new StreamDecoder(tokenizer, special);
+    reading.skip(Arrays.copyOf(tokens, promptLength));
+    StringBuilder known = new StringBuilder();
+    for (int i = promptLength; i < tokens.length; i++) {
+      known.append(reading.push(tokens[i]));
+    }
+    return known + reading.finish();
   }
 
   /** Tokens so far, the prompt's included. */
@@ -199,7 +213,7 @@ final class Sample {
   List<Token> tokens() {
     int[] all = ids(0, length);
     List<String> labels = Labels.of(tokenizer, all);
-    List<CharSpan> spans = CharSpan.of(tokenizer, all);
+    List<CharSpan> spans = CharSpan.of(tokenizer, all, special);
     List<Token> tokens = new ArrayList<>();
     for (int i = 0; i < length; i++) {
       Odds known = i < odds.size() ? odds.get(i) : Odds.NONE;

@@ -169,7 +169,7 @@ final class Session implements AutoCloseable {
     }
     int[] ids =
         request.text.isPresent()
-            ? tokenizer.encode(request.text.get(), request.special)
+            ? tokenizer.encodePrompt(request.text.get(), request.special, request.front)
             : request.ids;
     if (ids.length == 0) {
       if (config.bosTokenId() < 0) {

@@ -236,7 +236,7 @@ class BatchReaderTest {
     }
     assertThrows(
         IllegalArgumentException.class,
-        () -> two.batchReader(Optional.of(AttentionSelection.all().layers(2)), false, 500));
+        () -> two.batchReader(Optional.of(AttentionSelection.all().layers(3)), false, 500));
   }
 
   private static String error(Result result) {
@@ -274,7 +274,7 @@ class BatchReaderTest {
   @Test
   void idsOfThePaddingAreNoTokens(@TempDir Path folder) throws Exception {
     Gpt2Config config =
-        new Gpt2Config(2, 2, 64, 32, 1088, 256, Activation.GELU_NEW, 1e-5f, true, false, 0, 0);
+        new Gpt2Config(2, 4, 64, 32, 1088, 256, Activation.GELU_NEW, 1e-5f, true, false, 0, 0);
     RandomCheckpoint.write(config, 3, folder, RandomCheckpoint.Layout.PLAIN, Progress.NONE);
     Files.copy(Golden.DEMO_MODEL.resolve("tokenizer.json"), folder.resolve("tokenizer.json"));
     try (Loupe padded = Loupe.open(folder, Options.defaults().backend(Backend.CPU));

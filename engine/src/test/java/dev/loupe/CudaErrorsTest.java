@@ -22,6 +22,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -159,21 +160,36 @@ class CudaErrorsTest {
                 .attention(selection)
                 .samples(2)
                 .sampling(Sampling.seeded(3).withRepetitionPenalty(1.1));
-        long[] used = {0};
-        Request.Listener looks =
-            new Request.Listener() {
-              @Override
-              public boolean text(int sample, String piece) {
-                used[0] = EmulatedGpu.usedMemory();
-                return true;
-              }
-            };
-        long needed = least("the run needs", () -> begin(loupe, request));
-        EmulatedGpu.card(-1, -1, -1, needed);
-        loupe.run(request.listener(looks));
-        assertPlanned(needed - Graphs.margin(8L << 30), used[0], EmulatedGpu.liveAllocations());
+        assertItTakesWhatItNeeds(loupe, request);
       }
     }
+  }
+
+  /** The one version of attention that takes memory of its own. */
+  @Test
+  void theScoresOfPlainAttentionArePlanned() throws Exception {
+    Options plain = Options.defaults().backend(Backend.CUDA).kernels(Map.of("attention", "v1"));
+    try (Loupe loupe = Loupe.open(model, plain)) {
+      Request request = Request.text("ROMEO: what ".repeat(8)).tokens(6);
+      loupe.run(request);
+      assertItTakesWhatItNeeds(loupe, request);
+    }
+  }
+
+  private static void assertItTakesWhatItNeeds(Loupe loupe, Request request) throws Exception {
+    long[] used = {0};
+    Request.Listener looks =
+        new Request.Listener() {
+          @Override
+          public boolean text(int sample, String piece) {
+            used[0] = EmulatedGpu.usedMemory();
+            return true;
+          }
+        };
+    long needed = least("the run needs", () -> begin(loupe, request));
+    EmulatedGpu.card(-1, -1, -1, needed);
+    loupe.run(request.listener(looks));
+    assertPlanned(needed - Graphs.margin(8L << 30), used[0], EmulatedGpu.liveAllocations());
   }
 
   /** What is taken is what was planned but for the rounding of each allocation. */

@@ -31,7 +31,6 @@ public final class EmulatedGpu {
   public static void reset() {
     card(80, 13_000, 1, -1);
     memory(8L << 30);
-    call("emu_jit", 1);
     failAllocation(-1);
     failKernel(-1, 0);
     loseCard(-1, 0);
@@ -118,11 +117,6 @@ public final class EmulatedGpu {
   /** A card of so many bytes, of which a context and modules take their part as on a real one. */
   public static void memory(long bytes) {
     call("emu_memory", bytes);
-  }
-
-  /** A driver without its library that compiles PTX. */
-  public static void withoutJit() {
-    call("emu_jit", 0);
   }
 
   /** Lets the card disappear with a CUDA error, after so many calls that succeed. */

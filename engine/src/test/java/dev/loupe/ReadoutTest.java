@@ -26,8 +26,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** The residual stream and the logits, against float64. */
 class ReadoutTest {
   private static final int[] IDS = {
-    5, 300, 17, 17, 0, 331, 5, 300, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,
-    19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
+    5, 300, 17, 17, 0, 331, 5, 300, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+    18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
   }; // more than are made at a time
 
   @TempDir Path folder;
@@ -95,8 +95,7 @@ class ReadoutTest {
         for (int layer = 0; layer <= layers; layer++) {
           for (int token : tokens) {
             assertArrayEquals(new int[] {layer, token}, residual.places.get(at));
-            assertClose(
-                "residual", reference.hidden[layer][token], residual.rows.get(at++), 1e-4);
+            assertClose("residual", reference.hidden[layer][token], residual.rows.get(at++), 1e-4);
           }
         }
         Taken last = new Taken();
@@ -132,8 +131,7 @@ class ReadoutTest {
       Request changed = Request.ids(IDS).interventions(Interventions.NONE.scale(1, 1, 0));
       check(loupe, changed, ablated, checkpoint, some);
       ReferenceGpt2 full =
-          new ReferenceGpt2(
-              checkpoint, checkpoint.config(), IDS, (layer, heads) -> {}, false);
+          new ReferenceGpt2(checkpoint, checkpoint.config(), IDS, (layer, heads) -> {}, false);
       check(loupe, Request.ids(IDS).mask(Mask.FULL), full, checkpoint, some);
     }
   }
@@ -190,12 +188,10 @@ class ReadoutTest {
   void whatIsNotThereAndWhoeverHasEnough() throws Exception {
     TinyModel model = TinyModel.ofIds(folder);
     try (Loupe loupe = Loupe.open(folder, Options.defaults().backend(Backend.CPU))) {
-      assertThrows(
-          IllegalArgumentException.class, () -> loupe.readout(Request.ids(new int[41])));
+      assertThrows(IllegalArgumentException.class, () -> loupe.readout(Request.ids(new int[41])));
       try (Readout readout = loupe.readout(Request.ids(IDS))) {
         for (int[] wrong : new int[][] {{-1}, {38}, {3, 3}, {4, 3}}) {
-          assertThrows(
-              IllegalArgumentException.class, () -> readout.residual(wrong, new Taken()));
+          assertThrows(IllegalArgumentException.class, () -> readout.residual(wrong, new Taken()));
           assertThrows(IllegalArgumentException.class, () -> readout.logits(wrong, new Taken()));
         }
         IOException full = new IOException("full");

@@ -1,5 +1,6 @@
 package dev.loupe.attention;
 
+import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.DType;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -62,7 +63,7 @@ public final class AttentionMaps {
     try {
       Path file = Files.createTempFile("loupe-attention-", ".f32");
       // A full disk would otherwise show only when a page is written, as an InternalError.
-      long free = Files.getFileStore(file).getUsableSpace();
+      long free = AtomicFile.room(file);
       // Deleted as soon as it is mapped: the mapping keeps the bytes, and nothing is left behind.
       try (FileChannel channel =
           FileChannel.open(

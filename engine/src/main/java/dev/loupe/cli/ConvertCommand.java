@@ -1,8 +1,10 @@
 package dev.loupe.cli;
 
 import dev.loupe.text.Tokenizer;
+import dev.loupe.text.TokenizerComparison;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.GgmlType;
 import dev.loupe.weights.Gpt2Gguf;
@@ -11,6 +13,9 @@ import dev.loupe.weights.Vocabulary;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
@@ -58,6 +63,12 @@ final class ConvertCommand implements Callable<Integer> {
   @Nullable String dtype;
 
   @Option(
+      names = "--adapter",
+      paramLabel = "DIR|NAME",
+      description = "LoRA adapter to merge with IN (default: none).")
+  @Nullable Path adapter;
+
+  @Option(
       names = "--activation",
       paramLabel = "A",
       description = "What the model is said to run with (default: what IN says).")
@@ -78,7 +89,7 @@ final class ConvertCommand implements Callable<Integer> {
       throw new IOException(out + " exists already; give a new name or delete it");
     }
     ProgressBar bar = new ProgressBar(terminal, !quiet, "writing " + out.getFileName());
-    try (Checkpoint checkpoint = Checkpoint.open(Models.find(in), activation)) {
+    try (Checkpoint checkpoint = Models.find(in, adapter).open(activation)) {
       if (!quiet) {
         WeightsCommand.sayNotes(checkpoint, terminal);
       }
@@ -89,14 +100,29 @@ final class ConvertCommand implements Callable<Integer> {
             terminal,
             out,
             progress -> Gpt2Gguf.write(checkpoint, vocabulary, type, out, progress));
+        checkIds(checkpoint, List.of(out));
       } else {
-        Optional<byte[]> tokenizer = Tokenizer.json(checkpoint, Home.gpt2Tokenizer());
+        Map<String, byte[]> tokenizer = Tokenizer.files(checkpoint, Home.gpt2Tokenizer());
         WeightsCommand.writing(
             bar,
             terminal,
             out,
             progress -> Gpt2Safetensors.write(checkpoint, plain, tokenizer, out, progress));
-        if (tokenizer.isEmpty()) {
+        if (!tokenizer.isEmpty()) {
+          boolean isFolder = Files.isDirectory(out);
+          Path parent = out.toAbsolutePath().getParent();
+          Path folder = isFolder || parent == null ? out : parent;
+          List<Path> written = new ArrayList<>();
+          for (String name : tokenizer.keySet()) {
+            written.add(folder.resolve(name));
+          }
+          written.add(folder.resolve("config.json"));
+          written.add(isFolder ? out.resolve("model.safetensors") : out);
+          if (isFolder) {
+            written.add(out);
+          }
+          checkIds(checkpoint, written);
+        } else {
           terminal.say("loupe: %s has no tokenizer that %s could take along".formatted(in, out));
         }
       }
@@ -106,6 +132,31 @@ final class ConvertCommand implements Callable<Integer> {
       terminal.say("[wrote %s: %d bytes]".formatted(out, Files.size(weights)));
     }
     return 0;
+  }
+
+  /**
+   * Opens what was written and compares the ids of some texts.
+   *
+   * @param written files that are deleted if an id differs
+   */
+  private void checkIds(Checkpoint checkpoint, List<Path> written) throws IOException {
+    boolean same = false;
+    try (Tokenizer before = Tokenizer.open(checkpoint, Home.gpt2Tokenizer());
+        Checkpoint copy = Checkpoint.open(out);
+        Tokenizer after =
+            isGguf() ? Tokenizer.carriedBy(copy) : Tokenizer.open(copy, Home.gpt2Tokenizer())) {
+      Optional<String> difference = TokenizerComparison.first(before, after);
+      if (difference.isPresent()) {
+        throw new CheckpointException(
+            "%s: its tokenizer can't be carried to %s: %s"
+                .formatted(checkpoint.source(), out, difference.get()));
+      }
+      same = true;
+    } finally {
+      for (Path file : same ? List.<Path>of() : written) {
+        Files.deleteIfExists(file);
+      }
+    }
   }
 
   private boolean isGguf() {

@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import com.google.gson.JsonObject;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Inspection;
 import java.io.IOException;
@@ -27,6 +28,12 @@ final class InspectCommand implements Callable<Integer> {
       description = "The model (default: the bundled demo).")
   @Nullable Path model;
 
+  @Option(
+      names = "--adapter",
+      paramLabel = "DIR|NAME",
+      description = "LoRA adapter to merge with the model (default: none).")
+  @Nullable Path adapter;
+
   @Option(names = "--all", description = "Every tensor on a line of its own.")
   boolean all;
 
@@ -43,11 +50,20 @@ final class InspectCommand implements Callable<Integer> {
     Terminal terminal = parent.main.terminal();
     ModelOptions options = new ModelOptions();
     options.model = model;
-    try (Checkpoint checkpoint = Checkpoint.open(options.source())) {
+    options.adapter = adapter;
+    try (Checkpoint checkpoint = options.find().open(null)) {
       Inspection inspection = inspect(checkpoint, new ProgressBar(terminal, !quiet, "hashing"));
-      terminal.print(json ? inspection.json() + "\n" : inspection.text(all));
+      TokenizerReport tokenizer = TokenizerReport.of(checkpoint, Home.gpt2Tokenizer());
+      if (json) {
+        JsonObject whole = inspection.json();
+        whole.add("tokenizer", tokenizer.json());
+        terminal.print(whole + "\n");
+      } else {
+        terminal.print(inspection.text(all) + tokenizer.text());
+      }
       if (!quiet) {
         WeightsCommand.sayNotes(checkpoint, terminal);
+        tokenizer.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
       }
     }
     return 0;

@@ -22,6 +22,12 @@ final class ModelOptions {
           "GPT-2 folder, weights file, or name of a pulled model (default: the Shakespeare demo).")
   @Nullable Path model;
 
+  @Option(
+      names = "--adapter",
+      paramLabel = "DIR|NAME",
+      description = "LoRA adapter to merge with the model (default: none).")
+  @Nullable Path adapter;
+
   @Option(names = "--backend", paramLabel = "B", description = "auto, cpu or cuda (default: auto).")
   Backend backend = Backend.AUTO;
 
@@ -66,18 +72,32 @@ final class ModelOptions {
       description = "CPU vectors of 128, 256 or 512 bits (default: as Java prefers here).")
   int vectorBits;
 
+  /** Where the model lies, for what reads it without an adapter. */
   Path source() throws CheckpointException {
+    Models.Found found = find();
+    if (found.adapter().isPresent()) {
+      throw new CheckpointException(
+          "%s is a LoRA adapter: write it as a model first, by loupe weights convert"
+              .formatted(found.adapter().get()));
+    }
+    return found.source();
+  }
+
+  /** Where the model lies, and its adapter. */
+  Models.Found find() throws CheckpointException {
     if (model != null) {
       if (model.toString().isEmpty()) {
         throw new IllegalArgumentException("the model's name is empty: give a folder or a file");
       }
-      return Models.find(model);
+      return Models.find(model, adapter);
     }
-    return Home.demoModel()
-        .orElseThrow(
-            () ->
-                new CheckpointException(
-                    "the bundled demo model is not where Loupe lies: name a model with -m DIR"));
+    Path demo =
+        Home.demoModel()
+            .orElseThrow(
+                () ->
+                    new CheckpointException(
+                        "the bundled demo model is not where Loupe lies: name a model with -m DIR"));
+    return Models.find(demo, adapter);
   }
 
   /**
@@ -93,7 +113,8 @@ final class ModelOptions {
     }
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
-      loupe = Loupe.open(source(), options(hash, text, bar), bar::loaded);
+      Models.Found found = find();
+      loupe = Loupe.open(found.source(), options(found, hash, text, bar), bar::loaded);
     }
     if (!quiet) {
       loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
@@ -101,7 +122,7 @@ final class ModelOptions {
     return loupe;
   }
 
-  private Options options(boolean hash, boolean text, OpeningBar bar) {
+  private Options options(Models.Found found, boolean hash, boolean text, OpeningBar bar) {
     return new Options(
         backend,
         device,
@@ -111,6 +132,7 @@ final class ModelOptions {
         vectorBits,
         hash,
         Optional.ofNullable(activation),
+        found.adapter(),
         Home.gpt2Tokenizer(),
         text,
         kernels,

@@ -6,6 +6,7 @@ import dev.loupe.hub.ModelName;
 import dev.loupe.hub.Pull;
 import java.io.IOException;
 import java.nio.file.Path;
+import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CancellationException;
 import org.jspecify.annotations.Nullable;
@@ -23,7 +24,8 @@ import picocli.CommandLine.ParentCommand;
         "%nThe environment: HF_ENDPOINT, HF_TOKEN, https_proxy, no_proxy.%n%nExamples:%n",
     footer = {
       "  loupe weights pull openai-community/gpt2",
-      "  loupe generate -m openai-community/gpt2 \"Once upon a time\""
+      "  loupe generate -m openai-community/gpt2 \"Once upon a time\"",
+      "  loupe weights pull OWNER/MODEL-GGUF --file model-q4_k_m.gguf"
     })
 final class PullCommand implements Callable<Integer> {
   @ParentCommand WeightsCommand parent;
@@ -40,6 +42,12 @@ final class PullCommand implements Callable<Integer> {
       paramLabel = "DIR",
       description = "Where to put it (default: Loupe's cache, where -m NAME finds it).")
   @Nullable Path folder;
+
+  @Option(
+      names = "--file",
+      paramLabel = "F",
+      description = "The weights to take of several, a .gguf, say (default: the usual names).")
+  @Nullable String file;
 
   @Option(
       names = "--hub",
@@ -85,6 +93,7 @@ final class PullCommand implements Callable<Integer> {
       return Pull.run(
           from,
           model,
+          Optional.ofNullable(file),
           target,
           (done, total) -> {
             bar.update(done, total);

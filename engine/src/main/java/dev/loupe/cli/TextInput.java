@@ -34,6 +34,11 @@ final class TextInput {
   @Option(names = "--special", description = "Take <|endoftext|> as that token, not as plain text.")
   boolean special;
 
+  @Option(
+      names = "--no-bos",
+      description = "Put nothing in front of TEXT, whatever the tokenizer's files say.")
+  boolean noBos;
+
   Request request(Terminal terminal) throws IOException {
     if ((text == null ? 0 : 1) + (file == null ? 0 : 1) + (ids == null ? 0 : 1) > 1) {
       throw new IllegalArgumentException("give one of TEXT, --file and --ids, not several");
@@ -45,7 +50,7 @@ final class TextInput {
       }
       return Request.ids(ids);
     }
-    return Request.text(read(terminal)).special(special);
+    return Request.text(read(terminal)).special(special).front(!noBos);
   }
 
   private String read(Terminal terminal) throws IOException {

@@ -58,8 +58,8 @@ final class VerifyCommand implements Callable<Integer> {
   }
 
   private Comparison compare(ProgressBar bar) throws IOException {
-    try (Checkpoint ofA = Checkpoint.open(Models.find(a));
-        Checkpoint ofB = Checkpoint.open(Models.find(b))) {
+    try (Checkpoint ofA = Models.find(a, null).open(null);
+        Checkpoint ofB = Models.find(b, null).open(null)) {
       return Comparison.of(ofA, ofB, bar::update);
     } finally {
       bar.clear();

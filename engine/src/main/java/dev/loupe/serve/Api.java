@@ -9,6 +9,7 @@ import dev.loupe.Loupe;
 import java.net.URLEncoder;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.function.Consumer;
 
 /**
@@ -24,6 +25,18 @@ final class Api implements AutoCloseable {
   private static final String CHAT = "/v1/chat/completions";
   private static final String PAGE = "page";
   private static final String OTHER = "other";
+
+  private static final Set<String> PATHS =
+      Set.of(
+          MODELS,
+          COMPLETIONS,
+          CHAT,
+          HEALTH,
+          METRICS,
+          OPENAPI,
+          Tokens.TOKENIZE,
+          Tokens.DETOKENIZE,
+          Tokens.INFO);
 
   /** What needs no key. */
   private static final Set<String> OPEN = Set.of(HEALTH, PAGE, OPENAPI);
@@ -61,6 +74,13 @@ final class Api implements AutoCloseable {
     Runs runs = new Runs(MOST_KEPT);
     RunWriter writer = new RunWriter(loupe, batcher, places, metrics, options.timeout(), runs);
     workbench = new Workbench(loupe, model, runs, writer, places, options.timeout(), outbox);
+  }
+
+  /** All paths but the page's, a name in them left open. */
+  static Set<String> routes() {
+    Set<String> routes = new TreeSet<>(PATHS);
+    routes.addAll(Workbench.routes());
+    return routes;
   }
 
   Places places() {
@@ -117,19 +137,7 @@ final class Api implements AutoCloseable {
     if (page.has(path)) {
       return PAGE;
     }
-    return switch (path) {
-      case MODELS,
-          COMPLETIONS,
-          CHAT,
-          HEALTH,
-          METRICS,
-          OPENAPI,
-          Tokens.TOKENIZE,
-          Tokens.DETOKENIZE,
-          Tokens.INFO ->
-          path;
-      default -> Workbench.route(path).orElse(OTHER);
-    };
+    return PATHS.contains(path) ? path : Workbench.route(path).orElse(OTHER);
   }
 
   private static String methodOf(String route) {

@@ -15,7 +15,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 
 /** A finished run as one of the choices of an answer. */
-record Choice(Tokenizer tokenizer, Generation run) {
+record Choice(Tokenizer tokenizer, Generation run, boolean special) {
   /** For a probability of 0, whose logarithm JSON has no number for; vLLM's. */
   private static final double LEAST_LOGPROB = -9999;
 
@@ -41,7 +41,7 @@ record Choice(Tokenizer tokenizer, Generation run) {
 
   private String prompt() {
     return tokenizer.decode(
-        run.tokens().stream().limit(run.promptLength()).mapToInt(Token::id).toArray());
+        run.tokens().stream().limit(run.promptLength()).mapToInt(Token::id).toArray(), special);
   }
 
   /**

@@ -27,6 +27,7 @@ import org.jspecify.annotations.Nullable;
  * @param logprobs how many alternatives to each token; negative for no logprobs
  * @param stopTokens ids that end a text beside the model's own
  * @param includeUsage whether a stream ends with the counts of tokens
+ * @param special whether special tokens are found in prompts and shown in texts
  */
 record CompletionRequest(
     Prompts prompts,
@@ -40,7 +41,8 @@ record CompletionRequest(
     boolean echo,
     int logprobs,
     boolean stream,
-    boolean includeUsage) {
+    boolean includeUsage,
+    boolean special) {
 
   private static final int DEFAULT_TOKENS = 16;
   private static final int MOST_CHOICES = 128;
@@ -63,7 +65,7 @@ record CompletionRequest(
     Prompts prompts =
         Prompts.of(
             "prompt",
-            fields.get("prompt"),
+            fields,
             loupe,
             new Prompts.Writing("max_tokens", tokens, false),
             truncation(fields, config));
@@ -106,7 +108,8 @@ record CompletionRequest(
         fields.flag("echo"),
         (int) fields.whole("logprobs", -1, 0, MOST_LOGPROBS),
         fields.flag("stream"),
-        streaming.flag("include_usage"));
+        streaming.flag("include_usage"),
+        fields.flag("special"));
   }
 
   /**
@@ -199,6 +202,7 @@ record CompletionRequest(
   Request request(int[] prompt, int p) {
     Request request =
         Request.ids(prompt)
+            .special(special)
             .tokens(tokens)
             .minTokens(minTokens)
             .samples(n)

@@ -108,7 +108,8 @@ final class Completions {
       for (int p = 0; p < prompts.size(); p++) {
         for (Generation run : run(p)) {
           JsonObject choice =
-              new Choice(loupe.tokenizer(), run).json(request, p * request.n() + run.sample());
+              new Choice(loupe.tokenizer(), run, request.special())
+                  .json(request, p * request.n() + run.sample());
           if (request.stream()) {
             choice.addProperty("text", echoed(p, run.sample(), ""));
             addUnsent(choice, p, run.sample());
@@ -189,7 +190,7 @@ final class Completions {
     private String echoed(int p, int sample, String piece) {
       boolean first = begun.add(p * request.n() + sample);
       return first && request.echo()
-          ? loupe.tokenizer().decode(prompts.get(p)) + piece
+          ? loupe.tokenizer().decode(prompts.get(p), request.special()) + piece
           : piece;
     }
 

@@ -64,7 +64,9 @@ record KnownFields(
               "logprobs",
               "stream",
               "stream_options",
-              "truncate_prompt_tokens"),
+              "truncate_prompt_tokens",
+              "special",
+              "add_special_tokens"),
           HARMLESS,
           neutral(
               """
@@ -76,7 +78,7 @@ record KnownFields(
                "bad_words": [[]], "logits_processors": [[]], "guided_json": [],
                "guided_regex": [], "guided_choice": [], "guided_grammar": [],
                "structured_outputs": [], "return_token_ids": [false],
-               "return_tokens_as_token_ids": [false], "add_special_tokens": [true],
+               "return_tokens_as_token_ids": [false],
                "typical_p": [1], "top_a": [0], "tfs_z": [1], "mirostat": [0],
                "mirostat_mode": [0], "no_repeat_ngram_size": [0], "tools": [[]],
                "tool_choice": ["none", "auto"], "functions": [[]], "modalities": [["text"]]}
@@ -90,15 +92,25 @@ record KnownFields(
 
   static final KnownFields RUNS =
       new KnownFields(
-          with(SAMPLING, "text", "ids", "tokens", "prompt_length", "changes", "n_head", "mask"),
+          with(
+              SAMPLING,
+              "text",
+              "ids",
+              "special",
+              "add_special_tokens",
+              "tokens",
+              "prompt_length",
+              "changes",
+              "n_head",
+              "mask"),
           Set.of(),
           Map.of());
 
   static final KnownFields TOKENIZE =
       new KnownFields(
-          Set.of("model", "prompt", "special", "return_token_strs"),
+          Set.of("model", "prompt", "special", "add_special_tokens", "return_token_strs"),
           HARMLESS,
-          neutral("{\"add_special_tokens\": [false, true]}")); // none would be added
+          Map.of());
 
   static final KnownFields DETOKENIZE =
       new KnownFields(Set.of("model", "tokens"), HARMLESS, Map.of());

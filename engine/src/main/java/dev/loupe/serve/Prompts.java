@@ -17,9 +17,18 @@ import org.jspecify.annotations.Nullable;
  * wrong whatever a text's tokens are is found at once; {@link #read} reads the texts, which takes
  * time.
  *
- * @param name of the request's field, for what is said of it
+ * @param name of the request's field
+ * @param special whether special tokens in a text are taken as such
+ * @param front whether a text gets the tokens in front that the tokenizer's files put there
  */
-record Prompts(String name, List<Prompt> all, Loupe loupe, Writing writing, Truncation truncation) {
+record Prompts(
+    String name,
+    List<Prompt> all,
+    Loupe loupe,
+    boolean special,
+    boolean front,
+    Writing writing,
+    Truncation truncation) {
   private static final int MOST = 128;
 
   /** A text, or ids. */
@@ -59,18 +68,28 @@ record Prompts(String name, List<Prompt> all, Loupe loupe, Writing writing, Trun
   }
 
   /**
-   * @throws ApiException if {@code value} is not of one of the forms, an id is no token, or a
+   * Those of a request with the fields special and, as vLLM names it, add_special_tokens.
+   *
+   * @throws ApiException if the field is not of one of the forms, an id is no token, or a
    *     prompt is longer than the context whatever its tokens are
    */
   static Prompts of(
-      String name,
-      @Nullable JsonElement value,
-      Loupe loupe,
-      Writing writing,
-      Truncation truncation) {
-    Prompts prompts = new Prompts(name, new ArrayList<>(), loupe, writing, truncation);
-    prompts.add(value);
+      String name, Fields fields, Loupe loupe, Writing writing, Truncation truncation) {
+    Prompts prompts =
+        new Prompts(
+            name,
+            new ArrayList<>(),
+            loupe,
+            fields.flag("special"),
+            front(fields),
+            writing,
+            truncation);
+    prompts.add(fields.get(name));
     return prompts;
+  }
+
+  static boolean front(Fields fields) {
+    return fields.get("add_special_tokens") == null || fields.flag("add_special_tokens");
   }
 
   int size() {
@@ -139,7 +158,8 @@ record Prompts(String name, List<Prompt> all, Loupe loupe, Writing writing, Trun
                   .formatted(bytes, mostTokens(), most));
         }
       }
-    } else if (loupe.info().config().bosTokenId() < 0) {
+    } else if (loupe.info().config().bosTokenId() < 0
+        && !(front && loupe.tokenizer().front().length > 0)) {
       throw ApiException.field(
           name, null, "the prompt is empty and the model has no beginning-of-text token");
     }
@@ -201,7 +221,7 @@ record Prompts(String name, List<Prompt> all, Loupe loupe, Writing writing, Trun
 
   private int[] encode(String text) {
     try {
-      int[] ids = loupe.tokenizer().encode(text, false);
+      int[] ids = loupe.tokenizer().encodePrompt(text, special, front);
       Gpt2Config config = loupe.info().config();
       return ids.length > 0 ? ids : new int[] {config.bosTokenId()};
     } catch (IllegalArgumentException e) {

@@ -76,7 +76,7 @@ final class RunWriter {
     Prompts prompts =
         Prompts.of(
             name,
-            fields.get(name),
+            fields,
             loupe,
             new Prompts.Writing("tokens", tokens, true), // to be looked at
             Prompts.Truncation.NONE);
@@ -179,7 +179,7 @@ final class RunWriter {
         boolean text = loupe.tokenizer().whyNoText().isEmpty();
         int[] ids =
             text
-                ? loupe.tokenizer().encode(EXAMPLE, false)
+                ? loupe.tokenizer().encodePrompt(EXAMPLE, false, true)
                 : HeadSurvey.sequences(loupe).getFirst();
         int tokens = Math.min(EXAMPLE_TOKENS, config.nPositions() - ids.length);
         if (tokens < 1) {

@@ -1,14 +1,11 @@
 package dev.loupe.serve;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
-import java.io.ByteArrayOutputStream;
 import java.time.Duration;
 import org.jspecify.annotations.Nullable;
 
@@ -80,7 +77,7 @@ final class Tokens {
     Tokenizer tokenizer = loupe.tokenizer();
     int[] ids;
     try {
-      ids = tokenizer.encode(text, special);
+      ids = tokenizer.encodePrompt(text, special, Prompts.front(fields));
     } catch (IllegalArgumentException e) {
       throw ApiException.field("prompt", null, String.valueOf(e.getMessage()));
     }
@@ -108,12 +105,9 @@ final class Tokens {
       throw ApiException.field(
           "tokens", null, "tokens is not an array of at most %d ids".formatted(MOST_TOKENS));
     }
-    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-    for (int id : Prompts.ids("tokens", tokens.getAsJsonArray(), loupe.tokenizer())) {
-      bytes.writeBytes(loupe.tokenizer().bytes(id));
-    }
+    int[] ids = Prompts.ids("tokens", tokens.getAsJsonArray(), loupe.tokenizer());
     JsonObject json = new JsonObject();
-    json.addProperty("prompt", bytes.toString(UTF_8));
+    json.addProperty("prompt", loupe.tokenizer().decode(ids, true));
     return json;
   }
 
@@ -122,9 +116,9 @@ final class Tokens {
     JsonObject json = new JsonObject();
     json.addProperty("model", model);
     json.addProperty("bos_token", spelling(config.bosTokenId()));
-    json.addProperty("eos_token", spelling(config.eosTokenId()));
+    json.addProperty("eos_token", config.eosTokenIds().isEmpty() ? null : spelling(config.eosTokenIds().getFirst()));
     json.addProperty("pad_token", (String) null);
-    json.addProperty("add_bos_token", false);
+    json.addProperty("add_bos_token", loupe.tokenizer().front().length > 0);
     json.addProperty("model_max_length", config.nPositions());
     json.addProperty("vocab_size", loupe.tokenizer().ids().cardinality());
     return json;

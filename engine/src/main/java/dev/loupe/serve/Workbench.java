@@ -37,6 +37,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -110,6 +111,13 @@ final class Workbench implements AutoCloseable {
     this.timeout = timeout;
     this.outbox = outbox;
     config = loupe.info().config();
+  }
+
+  /** All that {@link #route} says. */
+  static Set<String> routes() {
+    Set<String> routes = new TreeSet<>(Set.of(INFO, HEADS, RUNS, RUNS + "/{id}"));
+    PARTS.forEach(part -> routes.add(RUNS + "/{id}/" + part));
+    return routes;
   }
 
   /** The path with a run's name left open, if there is something at it. */

@@ -1,22 +1,38 @@
 package dev.loupe.text;
 
 /**
- * A token that is found in the text as it stands, before byte-level BPE sees the rest: an entry of
- * {@code added_tokens} in a tokenizer.json.
+ * A token that is found in the text as it stands, before the tokenizer's model sees the rest: an
+ * entry of {@code added_tokens} in a tokenizer.json.
  *
  * @param content its literal text; not spelled in the byte alphabet
- * @param id vocabulary id, which may lie beyond the BPE vocabulary
+ * @param id vocabulary id, which may lie beyond the model's vocabulary
  * @param special a control token, e.g. {@code <|endoftext|>}: not part of the text it stands in
  * @param singleWord only where no letter, digit or underscore touches it
  * @param lstrip it swallows the white space before it
  * @param rstrip it swallows the white space after it
+ * @param normalized it is looked for after the normalizer changed the text, and changed likewise
  */
 record AddedToken(
-    String content, int id, boolean special, boolean singleWord, boolean lstrip, boolean rstrip) {
+    String content,
+    int id,
+    boolean special,
+    boolean singleWord,
+    boolean lstrip,
+    boolean rstrip,
+    boolean normalized) {
 
   AddedToken {
     if (content.isEmpty()) {
       throw new IllegalArgumentException("added token %d is empty".formatted(id));
     }
+  }
+
+  /** One without settings of its own. */
+  static AddedToken plain(String content, int id, boolean special) {
+    return new AddedToken(content, id, special, false, false, false, !special);
+  }
+
+  AddedToken withId(int other) {
+    return new AddedToken(content, other, special, singleWord, lstrip, rstrip, normalized);
   }
 }

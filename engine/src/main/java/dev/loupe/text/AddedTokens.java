@@ -49,9 +49,8 @@ final class AddedTokens {
     return Pattern.compile(String.join("|", contents));
   }
 
-  /** Whether a token stands for space beside it too, however much there is. */
-  boolean swallowsSpace() {
-    return byContent.values().stream().anyMatch(token -> token.lstrip() || token.rstrip());
+  boolean isEmpty() {
+    return byContent.isEmpty();
   }
 
   /**

@@ -2,6 +2,7 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.CharBuffer;
 import java.nio.charset.CharsetDecoder;
@@ -16,6 +17,7 @@ import java.nio.charset.CodingErrorAction;
  */
 public final class StreamDecoder {
   private final Tokenizer tokenizer;
+  private final boolean special;
   private final CharsetDecoder decoder =
       UTF_8
           .newDecoder()
@@ -23,19 +25,50 @@ public final class StreamDecoder {
           .onUnmappableCharacter(CodingErrorAction.REPLACE);
   private byte[] waiting = {}; // at most three: the beginning of a character
 
-  /** A decoder at the beginning of a text. */
+  private TextBytes text;
+  private final CleanUp cleanUp = new CleanUp();
+
+  /** A decoder at the beginning of a text, without special tokens. */
   public StreamDecoder(Tokenizer tokenizer) {
+    this(tokenizer, false);
+  }
+
+  /**
+   * A decoder at the beginning of a text.
+   *
+   * @param special whether special tokens are part of the text
+   */
+  public StreamDecoder(Tokenizer tokenizer, boolean special) {
     this.tokenizer = tokenizer;
+    this.special = special;
+    text = new TextBytes(tokenizer, special);
+  }
+
+  /**
+   * Takes tokens whose text is known: what follows is not its beginning.
+   *
+   * @throws IllegalArgumentException if no token has one of the ids
+   */
+  public void skip(int[] ids) {
+    ByteArrayOutputStream known = new ByteArrayOutputStream();
+    for (int id : ids) {
+      known.writeBytes(text.next(id));
+    }
+    if (tokenizer.cleansUp()) {
+      cleanUp.skip(known.toString(UTF_8));
+    }
   }
 
   /**
    * Takes the next token.
    *
-   * @return the characters that it completes, perhaps none; a special token adds nothing
+   * @return the characters that it completes, perhaps none; a special token adds nothing unless it
+   *     is part of the text
    * @throws IllegalArgumentException if no token has this id
    */
   public String push(int id) {
-    return push(tokenizer.textBytes(id));
+    String piece = push(text.next(id));
+    return tokenizer.cleansUp() ? cleanUp.push(piece) : piece;
   }
 
   /** Takes the next bytes; returns the characters that they complete. */
@@ -51,7 +84,11 @@ public final class StreamDecoder {
    */
   public String finish() {
     String rest = decode(new byte[0], true);
+    if (tokenizer.cleansUp()) {
+      rest = cleanUp.push(rest) + cleanUp.finish();
+    }
     decoder.reset();
+    text = new TextBytes(tokenizer, special);
     return rest;
   }
 

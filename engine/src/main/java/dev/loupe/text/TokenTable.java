@@ -10,7 +10,7 @@ import java.util.Map;
 import java.util.OptionalInt;
 import org.jspecify.annotations.Nullable;
 
-/** What every id of a byte-level tokenizer stands for: plain tables, checked when they are made. */
+/** What every id of a tokenizer stands for: plain tables, checked when they are made. */
 final class TokenTable {
   /** Ids beyond this are taken for a broken file, not for a reason to allocate tables. */
   static final int MAX_ID = 10_000_000;
@@ -20,15 +20,18 @@ final class TokenTable {
   private final BitSet literal = new BitSet(); // ids whose raw spelling is their text
   private final BitSet special = new BitSet();
   private final BitSet bytes = new BitSet(256); // bytes that have a token of their own
+  private final @Nullable Spelling spelling; // null where tokens are spelled in bytes
 
   /**
-   * @param bpe raw spelling to id of the BPE vocabulary, in {@link ByteAlphabet} but for the added
-   *     tokens among them
+   * @param bpe raw spelling to id of the model's vocabulary
    * @param added tokens of literal text; theirs may be ids of {@code bpe} or new ones
+   * @param spelling what the vocabulary's spellings stand for; null if they are in {@link
+   *     ByteAlphabet}, but for the added tokens among them
    * @throws IllegalArgumentException if ids are negative, beyond {@link #MAX_ID} or used twice, or
    *     if a token is neither added nor spelled in the byte alphabet; the message names the token
    */
-  TokenTable(Map<String, Integer> bpe, List<AddedToken> added) {
+  TokenTable(Map<String, Integer> bpe, List<AddedToken> added, @Nullable Spelling spelling) {
+    this.spelling = spelling;
     ids = new HashMap<>(bpe);
     raw = new String[1 + Math.max(maxId(bpe), maxId(added))];
     for (AddedToken token : added) {
@@ -75,6 +78,9 @@ final class TokenTable {
     boolean added = literal.get(id) && token.equals(raw[id]);
     if (!added) {
       place(token, id);
+    }
+    if (spelling != null) {
+      return;
     }
     for (int i = 0; i < token.length() && !added; i++) {
       if (ByteAlphabet.byteOf(token.charAt(i)) < 0) {
@@ -126,8 +132,17 @@ final class TokenTable {
     return token;
   }
 
-  byte[] bytes(int id) {
+  /** Whether after a token that began a text and added nothing the next one begins it. */
+  boolean isFirstUntilText() {
+    return spelling != null && spelling.isFirstUntilText();
+  }
+
+  /** The bytes of a token that does, or does not, begin a text. */
+  byte[] bytes(int id, boolean first) {
     String token = raw(id);
+    if (spelling != null) {
+      return spelling.bytes(token, first);
+    }
     if (literal.get(id)) {
       return token.getBytes(UTF_8);
     }

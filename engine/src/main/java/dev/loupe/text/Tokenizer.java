@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.HfTokenizer;
+import dev.loupe.weights.SentencePieceModel;
 import dev.loupe.weights.Vocabulary;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -12,66 +13,168 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.BitSet;
-import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.function.UnaryOperator;
 import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
 
 /**
- * Text to token ids and back: GPT-2's byte-level BPE, encoded by Hugging Face's tokenizers library
- * and decoded by a table of our own; or one token for each character, of models that were trained
- * so.
+ * Text to token ids and back. Encoding is done by Hugging Face's tokenizers library, after added
+ * tokens were found and settings beside the vocabulary followed; decoding by tables of our own. A
+ * vocabulary without merges gives one token for each character, of models that were trained so.
  *
  * <p>Safe for use by several threads; closing waits for encodings under way. Only encoding needs an
  * open tokenizer: what ids stand for can still be asked after {@link #close}.
  *
  * <p>Sources: Radford et al., "Language Models are Unsupervised Multitask Learners" (2019), section
- * 2.2, and OpenAI's gpt-2, src/encoder.py.
+ * 2.2, and OpenAI's gpt-2, src/encoder.py; for other kinds, huggingface/tokenizers and
+ * google/sentencepiece.
  */
 public final class Tokenizer implements AutoCloseable {
   private final TokenTable table;
   private final BitSet ids;
-  private final AddedTokens added;
+  private final AddedTokens ofText; // looked for in a text as it is
+  private final AddedTokens ofNormalized; // looked for after that
   private final Encoder encoder;
+  private final @Nullable Encoder laterEncoder; // of parts that a text does not begin with
+  private final @Nullable SentencePieceText sentencePiece;
+  private final UnaryOperator<String> before;
+  private final boolean everyPart;
+  private final boolean cleansUp;
   private final boolean spellsBytes; // and leaves out what has no token, without a word
   private final Optional<String> whyNoText;
   private final long longestToken; // bytes
+  private final int modelSize;
+  private final int[] nativeIds; // of the numbers that the encoder gives from there on
+  private final int unknown;
+  private final int[] front;
+  private final List<String> notes;
+  private final Map<String, String> settings;
 
   /**
    * @param rows of the model's vocabulary
+   * @param whyNoText why its tokens are known by their ids alone; empty if they are not
    */
-  private Tokenizer(TokenizerJson json, int rows) throws CheckpointException {
-    table = new TokenTable(json.vocab(), json.added());
+  private Tokenizer(TokenizerFolder.Found found, int rows, Optional<String> whyNoText)
+      throws CheckpointException {
+    TokenizerJson json = found.json();
+    SentencePieceModel pieces = found.sentencePiece();
+    boolean byteLevel = json.isByteLevel();
+    sentencePiece = pieces == null ? null : new SentencePieceText(pieces);
+    Spelling spelling =
+        byteLevel ? null : pieces == null ? Spelling.of(json.decoder) : Spelling.of(pieces);
+    table = new TokenTable(json.vocab(), json.added(), spelling);
     ids = ids(table, rows);
-    whyNoText = Optional.empty();
-    added = new AddedTokens(json.added());
+    this.whyNoText = whyNoText;
+    List<AddedToken> first = new ArrayList<>();
+    List<AddedToken> second = new ArrayList<>();
+    List<AddedToken> byLibrary = json.nativeTokens();
+    for (AddedToken token : json.added()) {
+      if (!byLibrary.contains(token)) {
+        (token.normalized() && json.normalizer.isJsonNull() ? second : first).add(token);
+      }
+    }
+    ofText = new AddedTokens(first);
+    ofNormalized = new AddedTokens(second);
+    before = found.before();
+    everyPart = found.everyPart();
+    cleansUp = found.cleansUp();
     boolean bpe = !json.isWithoutMerges();
-    spellsBytes = bpe && !json.hasUnknownToken();
+    int unknownToken = json.unknown();
+    spellsBytes = bpe && byteLevel && json.model == TokenizerJson.Model.BPE && unknownToken < 0;
+    unknown = byteLevel ? -1 : unknownToken;
     longestToken =
-        (bpe && !spellsBytes) || added.swallowsSpace() ? Integer.MAX_VALUE : longest(table);
-    encoder = bpe ? new NativeTokenizer(json.forNativeLibrary()) : new LongestTokens(json.vocab());
+        sentencePiece == null && json.spellsAllOfAText() ? longest(table) : Integer.MAX_VALUE;
+    modelSize = json.modelSize();
+    nativeIds = json.nativeIds();
+    front = new int[found.front().size()];
+    for (int i = 0; i < front.length; i++) {
+      String token = found.front().get(i);
+      front[i] =
+          table
+              .idOf(token)
+              .orElseThrow(
+                  () ->
+                      new IllegalArgumentException(
+                          "\"%s\", which belongs in front of a text, is no token"
+                              .formatted(token)));
+    }
+    List<String> said = new ArrayList<>(found.notes());
+    if (front.length > 0) {
+      said.add(
+          "%s is put in front of a text, as the tokenizer's files say; --no-bos leaves it out"
+              .formatted(String.join(" ", found.front())));
+    }
+    if (json.model == TokenizerJson.Model.BPE
+        && !byteLevel
+        && unknownToken < 0
+        && !json.hasByteFallback()) {
+      said.add("characters that the tokenizer has no token for are left out of a text");
+    }
+    notes = List.copyOf(said);
+    settings = found.inForce();
+    encoder =
+        bpe
+            ? new NativeTokenizer(
+                json.forNativeLibrary(hidden(json, pieces)), unknownToken, byteIds(json, pieces))
+            : new LongestTokens(json.vocab());
+    laterEncoder = json.beLater() ? later(json) : null;
   }
 
-  private Tokenizer(int rows, String whyNoText) {
-    Map<String, Integer> numbers = new HashMap<>();
-    for (int id = 0; id < rows; id++) {
-      numbers.put(Integer.toString(id), id);
+  @SuppressWarnings("MustBeClosedChecker")
+  private Encoder later(TokenizerJson json) throws CheckpointException {
+    boolean made = false;
+    try {
+      Encoder later = new NativeTokenizer(json.forNativeLibrary(new BitSet()));
+      made = true;
+      return later;
+    } finally {
+      if (!made) {
+        encoder.close();
+      }
     }
-    table = new TokenTable(numbers, List.of());
-    ids = ids(table, rows);
-    added = new AddedTokens(List.of());
-    encoder = new NoText(whyNoText);
-    spellsBytes = false;
-    longestToken = Integer.MAX_VALUE;
-    this.whyNoText = Optional.of(whyNoText);
+  }
+
+  /** Ids whose spelling is no text: SentencePiece finds only some kinds of pieces in a text. */
+  private static BitSet hidden(TokenizerJson json, @Nullable SentencePieceModel pieces) {
+    BitSet hidden = new BitSet();
+    for (int id = 0; pieces != null && id < pieces.pieces().size(); id++) {
+      boolean isText =
+          switch (pieces.pieces().get(id).type()) {
+            case NORMAL, USER_DEFINED -> true;
+            // of BPE the library looks them up by their names, and finds them in no text
+            case BYTE, UNKNOWN -> json.model == TokenizerJson.Model.BPE;
+            case CONTROL, UNUSED -> false;
+          };
+      hidden.set(id, !isText);
+    }
+    return hidden;
+  }
+
+  /** The ids of a SentencePiece model's bytes, where the library can't spell with them itself. */
+  private static int[] byteIds(TokenizerJson json, @Nullable SentencePieceModel pieces) {
+    if (pieces == null || !pieces.byteFallback() || json.model == TokenizerJson.Model.BPE) {
+      return new int[0];
+    }
+    int[] ids = new int[256];
+    for (int b = 0; b < ids.length; b++) {
+      Integer id = json.vocab().get("<0x%02X>".formatted(b));
+      if (id == null) {
+        throw new IllegalArgumentException("it spells in bytes and has none for %02X".formatted(b));
+      }
+      ids[b] = id;
+    }
+    return ids;
   }
 
   private static long longest(TokenTable table) {
     long longest = 1;
     for (int id = 0; id < table.size(); id++) {
-      longest = Math.max(longest, table.contains(id) ? table.bytes(id).length : 0);
+      longest = Math.max(longest, table.contains(id) ? table.bytes(id, false).length : 0);
     }
     return longest;
   }
@@ -91,18 +194,37 @@ public final class Tokenizer implements AutoCloseable {
    * @param rows how many ids there are
    * @param why there is no text, for the exception of {@link #encode}
    */
-  public static Tokenizer ofIds(int rows, String why) {
-    return new Tokenizer(rows, why);
+  public static Tokenizer ofIds(int rows, String why) throws CheckpointException {
+    List<Vocabulary.Token> numbers =
+        IntStream.range(0, rows)
+            .mapToObj(id -> new Vocabulary.Token(Integer.toString(id), Vocabulary.Kind.NORMAL))
+            .toList();
+    TokenizerJson json = TokenizerJson.of(new Vocabulary(numbers, List.of()));
+    return new Tokenizer(
+        new TokenizerFolder.Found(
+            json,
+            null,
+            UnaryOperator.identity(),
+            true,
+            false,
+            "",
+            List.of(),
+            null,
+            List.of(),
+            Map.of()),
+        rows,
+        Optional.of(why));
   }
 
   /**
-   * Opens the tokenizer in {@code folder}: its tokenizer.json, or vocab.json with merges.txt.
+   * Opens the tokenizer in {@code folder}: its tokenizer.json, vocab.json with merges.txt,
+   * vocab.txt or spiece.model, and the settings beside it.
    *
-   * @throws CheckpointException if there is none, if it is broken or not a byte-level BPE, or if
-   *     the native library doesn't load on this machine
+   * @throws CheckpointException if there is none, if it is broken or can't be used, or if the
+   *     native library doesn't load on this machine
    */
   public static Tokenizer open(Path folder) throws CheckpointException {
-    return of(TokenizerJson.read(folder), folder, Integer.MAX_VALUE);
+    return of(TokenizerFolder.read(folder, Integer.MAX_VALUE), folder, Integer.MAX_VALUE);
   }
 
   /**
@@ -117,34 +239,63 @@ public final class Tokenizer implements AutoCloseable {
     return of(read(checkpoint, gpt2), checkpoint.source(), checkpoint.config().vocabSize());
   }
 
+  /**
+   * Opens the tokenizer that a checkpoint's own file carries, whatever lies beside it.
+   *
+   * @throws CheckpointException if it is broken
+   */
+  public static Tokenizer carriedBy(Checkpoint checkpoint) throws CheckpointException {
+    Vocabulary own = checkpoint.vocabulary().orElse(new Vocabulary(List.of(), List.of()));
+    return of(found(own, checkpoint.source()), checkpoint.source(), Integer.MAX_VALUE);
+  }
+
+  /** The adapter's where it brings a tokenizer, else the model's. */
   private static Path folderOf(Checkpoint checkpoint) {
+    Optional<Path> adapter = checkpoint.adapter().filter(TokenizerFolder::isIn);
+    if (adapter.isPresent()) {
+      return adapter.get();
+    }
     Path source = checkpoint.source();
     Path parent = source.toAbsolutePath().getParent();
     return Files.isDirectory(source) || parent == null ? source : parent;
   }
 
-  private static TokenizerJson read(Checkpoint checkpoint, Optional<Path> gpt2)
+  private static TokenizerFolder.Found read(Checkpoint checkpoint, Optional<Path> gpt2)
       throws CheckpointException {
-    Path source = checkpoint.source();
     Path folder = folderOf(checkpoint);
     Optional<Vocabulary> own = checkpoint.vocabulary();
-    if (own.isEmpty() || TokenizerJson.isIn(folder)) {
-      return TokenizerJson.read(folder);
+    int rows = checkpoint.config().vocabSize();
+    if (own.isEmpty() || TokenizerFolder.isIn(folder)) {
+      return TokenizerFolder.read(folder, rows);
     }
     if (own.get().equals(Vocabulary.GPT2)) {
-      return TokenizerJson.read(gpt2.orElse(folder));
+      return TokenizerFolder.read(gpt2.orElse(folder), rows);
     }
+    return found(own.get(), checkpoint.source());
+  }
+
+  private static TokenizerFolder.Found found(Vocabulary own, Path source)
+      throws CheckpointException {
     try {
-      return TokenizerJson.of(own.get());
+      TokenizerJson json = TokenizerJson.of(own);
+      Map<String, String> inForce = new LinkedHashMap<>();
+      inForce.put("vocabulary", "byte-level BPE, in %s".formatted(source.getFileName()));
+      List<String> front = new ArrayList<>();
+      if (own.front() >= 0) {
+        front.add(own.tokens().get(own.front()).spelling());
+        inForce.put("in front of a text", front.getFirst() + ", by add_bos_token");
+      }
+      return new TokenizerFolder.Found(
+          json, null, UnaryOperator.identity(), true, false, "", front, null, List.of(), inForce);
     } catch (IllegalArgumentException e) {
       throw unusable(source, e);
     }
   }
 
-  private static Tokenizer of(TokenizerJson json, Path source, int rows)
+  private static Tokenizer of(TokenizerFolder.Found found, Path source, int rows)
       throws CheckpointException {
     try {
-      return new Tokenizer(json, rows);
+      return new Tokenizer(found, rows, Optional.empty());
     } catch (IllegalArgumentException e) {
       throw unusable(source, e);
     }
@@ -156,16 +307,30 @@ public final class Tokenizer implements AutoCloseable {
   }
 
   /**
-   * The tokenizer of {@link #open(Checkpoint, Optional)} as tables, to be written into another
-   * file. Read anew: an open tokenizer keeps its merges in native memory only.
+   * The tokenizer of {@link #open(Checkpoint, Optional)} as tables of a byte-level BPE, to be
+   * written into another file. Read anew: an open tokenizer keeps its merges in native memory only.
    *
-   * @throws CheckpointException as {@link #open(Path)}
+   * @throws CheckpointException as {@link #open(Path)}, or if it has what such tables can't carry;
+   *     the message names it
    */
   public static Vocabulary vocabulary(Checkpoint checkpoint, Optional<Path> gpt2)
       throws CheckpointException {
-    TokenizerJson json = read(checkpoint, gpt2);
+    TokenizerFolder.Found found = read(checkpoint, gpt2);
+    TokenizerJson json = found.json();
     try {
-      TokenTable table = new TokenTable(json.vocab(), json.added());
+      List<String> lost = json.beyondGpt2();
+      if (found.sentencePiece() != null) {
+        lost = List.of("SentencePiece");
+      }
+      if (found.front().size() > 1) {
+        lost = List.of("several tokens in front of a text");
+      }
+      if (!lost.isEmpty()) {
+        throw new CheckpointException(
+            "%s: its tokenizer has %s, which a GGUF file of GPT-2 can't carry; convert to a folder"
+                .formatted(checkpoint.source(), String.join(", ", lost)));
+      }
+      TokenTable table = new TokenTable(json.vocab(), json.added(), null);
       List<Vocabulary.Token> tokens = new ArrayList<>();
       for (int id = 0; id < table.size(); id++) {
         tokens.add(
@@ -173,37 +338,49 @@ public final class Tokenizer implements AutoCloseable {
                 ? new Vocabulary.Token(table.raw(id), kind(table, id))
                 : Vocabulary.Token.unused(id));
       }
-      return new Vocabulary(tokens, json.merges());
+      int front = found.front().isEmpty() ? -1 : table.idOf(found.front().getFirst()).orElse(-1);
+      int unknown = json.unknown();
+      if (unknown < 0 && found.unknown() != null) {
+        unknown = table.idOf(found.unknown()).orElse(-1);
+      }
+      return new Vocabulary(tokens, json.merges(), front, unknown);
     } catch (IllegalArgumentException e) {
       throw unusable(checkpoint.source(), e);
     }
   }
 
   /**
-   * The tokenizer of {@link #open(Checkpoint, Optional)} as a tokenizer.json: the file beside the
-   * weights, or one made from what else is there. Empty if there is no tokenizer, or one without
-   * merges.
+   * The tokenizer of {@link #open(Checkpoint, Optional)} as files for a model's folder, by their
+   * names: those beside the weights, or a tokenizer.json made from what else is there. None if
+   * there is no tokenizer, or one that has no such form.
    *
    * @throws CheckpointException if there is one and it is broken
    */
-  public static Optional<byte[]> json(Checkpoint checkpoint, Optional<Path> gpt2)
+  public static Map<String, byte[]> files(Checkpoint checkpoint, Optional<Path> gpt2)
       throws CheckpointException {
     Path folder = folderOf(checkpoint);
-    if (checkpoint.vocabulary().isEmpty() && !TokenizerJson.isIn(folder)) {
-      return Optional.empty();
+    boolean beside = TokenizerFolder.isIn(folder);
+    if (checkpoint.vocabulary().isEmpty() && !beside) {
+      return Map.of();
+    }
+    if (beside) {
+      TokenizerFolder.Found found = read(checkpoint, gpt2);
+      Map<String, byte[]> files = new LinkedHashMap<>();
+      for (Path file : TokenizerFolder.files(folder)) {
+        try {
+          files.put(String.valueOf(file.getFileName()), Files.readAllBytes(file));
+        } catch (IOException e) {
+          throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
+        }
+      }
+      TokenizerSettings.keepClass(folder, found.className())
+          .ifPresent(text -> files.put(TokenizerSettings.FILE_NAME, text.getBytes(UTF_8)));
+      return files;
     }
     Vocabulary vocabulary = vocabulary(checkpoint, gpt2);
-    Path file = folder.resolve(TokenizerJson.FILE_NAME);
-    if (Files.exists(file)) {
-      try {
-        return Optional.of(Files.readAllBytes(file));
-      } catch (IOException e) {
-        throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
-      }
-    }
     return vocabulary.merges().isEmpty()
-        ? Optional.empty()
-        : Optional.of(HfTokenizer.json(vocabulary));
+        ? Map.of()
+        : Map.of(TokenizerJson.FILE_NAME, HfTokenizer.json(vocabulary));
   }
 
   private static Vocabulary.Kind kind(TokenTable table, int id) {
@@ -222,19 +399,73 @@ public final class Tokenizer implements AutoCloseable {
    * @throws IllegalStateException if closed
    */
   public int[] encode(String text, boolean parseSpecial) {
+    if (whyNoText.isPresent()) {
+      if (text.isEmpty()) {
+        return new int[0];
+      }
+      throw new IllegalArgumentException(
+          "this model takes token ids alone: %s".formatted(whyNoText.get()));
+    }
     IntStream.Builder ids = IntStream.builder();
-    added.split(wellFormed(text), parseSpecial, ids, plain -> encodePlain(plain, ids));
+    boolean[] begun = {false};
+    ofText.split(
+        wellFormed(text),
+        parseSpecial,
+        id -> {
+          begun[0] = true;
+          ids.accept(id);
+        },
+        part -> {
+          if (!part.isEmpty()) {
+            encodePart(part, parseSpecial, !begun[0], ids);
+            begun[0] = true;
+          }
+        });
     return ids.build().toArray();
   }
 
-  private void encodePlain(String text, IntStream.Builder ids) {
-    int unknown = spellsBytes ? table.unknownByte(text) : -1;
-    if (unknown >= 0) {
-      throw new IllegalArgumentException(
-          "the tokenizer has no token for byte %02X of the text".formatted(unknown));
+  /**
+   * The ids of {@code text} after those that belong in front of every text.
+   *
+   * @param withFront whether they are wanted
+   * @throws IllegalArgumentException as {@link #encode}
+   */
+  public int[] encodePrompt(String text, boolean parseSpecial, boolean withFront) {
+    int[] ids = encode(text, parseSpecial);
+    return withFront ? IntStream.concat(IntStream.of(front), IntStream.of(ids)).toArray() : ids;
+  }
+
+  private void encodePart(
+      String part, boolean parseSpecial, boolean isFirst, IntStream.Builder ids) {
+    String changed = before.apply(part);
+    if (sentencePiece != null) {
+      changed = sentencePiece.normalize(changed, isFirst || everyPart);
     }
-    for (long id : encoder.encode(text)) {
-      ids.accept((int) id);
+    boolean[] begun = {!isFirst};
+    ofNormalized.split(
+        changed,
+        parseSpecial,
+        id -> {
+          begun[0] = true;
+          ids.accept(id);
+        },
+        plain -> {
+          if (!plain.isEmpty()) {
+            encodePlain(plain, begun[0], ids);
+            begun[0] = true;
+          }
+        });
+  }
+
+  private void encodePlain(String text, boolean isLater, IntStream.Builder ids) {
+    int byteWithout = spellsBytes ? table.unknownByte(text) : -1;
+    if (byteWithout >= 0) {
+      throw new IllegalArgumentException(
+          "the tokenizer has no token for byte %02X of the text".formatted(byteWithout));
+    }
+    Encoder responsible = isLater && laterEncoder != null ? laterEncoder : encoder;
+    for (long id : responsible.encode(text)) {
+      ids.accept(id < modelSize ? (int) id : nativeIds[(int) id - modelSize]);
     }
   }
 
@@ -321,14 +552,43 @@ public final class Tokenizer implements AutoCloseable {
   }
 
   /**
-   * The bytes that a token stands for; not always whole characters. Those of a special token are
-   * its literal text in UTF-8. None where {@linkplain #ofIds only the id is known}.
+   * The bytes that a token stands for, when it does not begin the text; not always whole
+   * characters. Those of a special token are its literal text in UTF-8. None where {@linkplain
+   * #ofIds only the id is known}.
    *
    * @throws IllegalArgumentException if no token has this id
    */
   public byte[] bytes(int id) {
-    byte[] bytes = table.bytes(id);
+    return bytes(id, false);
+  }
+
+  byte[] bytes(int id, boolean first) {
+    byte[] bytes = table.bytes(id, first);
     return whyNoText.isEmpty() ? bytes : new byte[0];
+  }
+
+  boolean isFirstUntilText() {
+    return table.isFirstUntilText();
+  }
+
+  /** Whether a token only steers the model. The one for what is unknown stands for a text. */
+  boolean isControl(int id) {
+    return isSpecial(id) && id != unknown;
+  }
+
+  /** The ids that belong in front of every text; perhaps none. */
+  public int[] front() {
+    return front.clone();
+  }
+
+  /** What the user should know: what is put in front, what is not followed. One sentence each. */
+  public List<String> notes() {
+    return notes;
+  }
+
+  /** What is in force, by its name: its value and the file that says so. */
+  public Map<String, String> settings() {
+    return settings;
   }
 
   /**
@@ -338,26 +598,41 @@ public final class Tokenizer implements AutoCloseable {
    * @throws IllegalArgumentException if no token has one of the ids
    */
   public String decode(int[] ids) {
+    return decode(ids, false);
+  }
+
+  /**
+   * Likewise.
+   *
+   * @param special whether special tokens are part of the text
+   */
+  public String decode(int[] ids, boolean special) {
+    TextBytes text = new TextBytes(this, special);
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     for (int id : ids) {
-      bytes.writeBytes(textBytes(id));
+      bytes.writeBytes(text.next(id));
     }
-    return bytes.toString(UTF_8);
+    String decoded = bytes.toString(UTF_8);
+    return cleansUp ? CleanUp.clean(decoded) : decoded;
+  }
+
+  /** Whether some spaces are taken out of the text of tokens. */
+  boolean cleansUp() {
+    return cleansUp;
   }
 
   /** The label of a token, see {@link Labels}. */
   String label(int id) {
-    return Labels.label(table.bytes(id));
-  }
-
-  /** The bytes that a token adds to the text: none if it is special. */
-  byte[] textBytes(int id) {
-    return isSpecial(id) ? new byte[0] : bytes(id);
+    // a special token is shown as it is, whatever a decoder puts between tokens
+    return Labels.label(isSpecial(id) ? raw(id).getBytes(UTF_8) : table.bytes(id, false));
   }
 
   /** Frees the native memory, once encodings under way are done. May be called again. */
   @Override
   public void close() {
     encoder.close();
+    if (laterEncoder != null) {
+      laterEncoder.close();
+    }
   }
 }

@@ -14,43 +14,82 @@ import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Vocabulary;
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.BitSet;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
-import java.util.stream.Stream;
-import org.jspecify.annotations.Nullable;
+import java.util.function.Consumer;
 
 /**
- * A byte-level BPE tokenizer as its files describe it: a Hugging Face tokenizer.json, or OpenAI's
- * pair vocab.json and merges.txt (which it calls encoder.json and vocab.bpe). The big parts
- * (vocabulary, merges) are streamed; only what the native tokenizer needs to know besides is kept
- * as JSON.
+ * A tokenizer as its files describe it, in the parts of a Hugging Face tokenizer.json. The big
+ * parts (vocabulary, merges) are streamed; the small ones are kept as JSON, for the native
+ * tokenizer.
  */
 final class TokenizerJson {
   static final String FILE_NAME = "tokenizer.json";
-  private static final String END_OF_TEXT = "<|endoftext|>";
-  private static final String BYTE_LEVEL =
-      """
-      {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}\
-      """;
+  private static final Set<String> MODEL_SETTINGS =
+      Set.of(
+          "unk_token",
+          "unk_id",
+          "fuse_unk",
+          "byte_fallback",
+          "ignore_merges",
+          "continuing_subword_prefix",
+          "end_of_word_suffix",
+          "max_input_chars_per_word");
+
+  private static final byte[] LFS_POINTER = "version https://git-lfs".getBytes(UTF_8);
+  private static final String GPT2_PATTERN =
+      "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+  /** What cuts a word into tokens. */
+  enum Model {
+    BPE("BPE"),
+    WORD_PIECE("WordPiece"),
+    WORD_LEVEL("WordLevel"),
+    UNIGRAM("Unigram");
+
+    private final String type;
+
+    Model(String type) {
+      this.type = type;
+    }
+
+    static Model named(String type) {
+      for (Model model : values()) {
+        if (model.type.equals(type)) {
+          return model;
+        }
+      }
+      throw new IllegalArgumentException(
+          "its model is %s; BPE, WordPiece, WordLevel and Unigram can be used".formatted(type));
+    }
+  }
 
   private final Map<String, Integer> vocab = HashMap.newHashMap(1 << 16);
   private final List<String> merges = new ArrayList<>(1 << 16); // "left right"
+  private final List<Double> scores = new ArrayList<>(); // of Unigram, by id
   private final List<AddedToken> added = new ArrayList<>();
-  private final JsonObject model = new JsonObject(); // settings such as unk_token
-  private JsonElement normalizer = JsonNull.INSTANCE;
-  private JsonElement preTokenizer = JsonNull.INSTANCE;
+  private final JsonObject settings = new JsonObject(); // of the model, such as unk_token
+  Model model = Model.BPE;
+  JsonElement normalizer = JsonNull.INSTANCE;
+  JsonElement preTokenizer = JsonNull.INSTANCE;
+  JsonElement postProcessor = JsonNull.INSTANCE;
+  JsonElement decoder = JsonNull.INSTANCE;
   private boolean hasVocab;
   private boolean hasMerges;
+  private boolean hasType;
 
-  private TokenizerJson() {}
+  TokenizerJson() {}
 
   /** One reading of one file; whatever it throws is turned into a sentence that names the file. */
   private interface Reading {
@@ -58,47 +97,81 @@ final class TokenizerJson {
   }
 
   /**
-   * Reads the tokenizer in {@code folder}: tokenizer.json if it is there, else the pair.
+   * Reads a tokenizer.json.
    *
-   * @throws CheckpointException if neither is there, or if what is there is no byte-level BPE
+   * @throws CheckpointException if it is broken, or has steps that can't be taken
    */
-  static TokenizerJson read(Path folder) throws CheckpointException {
+  static TokenizerJson readJson(Path file) throws CheckpointException {
     TokenizerJson tokenizer = new TokenizerJson();
-    Path json = folder.resolve(FILE_NAME);
-    if (Files.exists(json)) {
-      read(json, tokenizer::readTokenizerJson);
-      return tokenizer;
-    }
-    Pair pair =
-        Pair.in(folder)
-            .orElseThrow(
-                () ->
-                    new CheckpointException(
-                        ("no tokenizer in %s: looked for tokenizer.json, for vocab.json with"
-                                + " merges.txt, and for encoder.json with vocab.bpe; copy them"
-                                + " from where the model came from")
-                            .formatted(folder)));
-    read(pair.vocab, in -> readVocab(parser(in), tokenizer.vocab));
-    read(pair.merges, tokenizer::readMergesTxt);
-    tokenizer.readAddedTokensOf(folder);
-    tokenizer.preTokenizer = JsonParser.parseString(BYTE_LEVEL);
+    read(file, tokenizer::readTokenizerJson);
     return tokenizer;
   }
 
-  /** The two files that OpenAI published: under Hugging Face's names, or its own. */
-  private record Pair(Path vocab, Path merges) {
-    static Optional<Pair> in(Path folder) {
-      return Stream.of(
-              new Pair(folder.resolve("vocab.json"), folder.resolve("merges.txt")),
-              new Pair(folder.resolve("encoder.json"), folder.resolve("vocab.bpe")))
-          .filter(pair -> Files.exists(pair.vocab) && Files.exists(pair.merges))
-          .findFirst();
-    }
+  /**
+   * Reads OpenAI's pair of files, of a byte-level BPE.
+   *
+   * @param vocab token to id, as JSON
+   * @param merges a merge on each line
+   * @throws CheckpointException if one is broken
+   */
+  static TokenizerJson readPair(Path vocab, Path merges) throws CheckpointException {
+    TokenizerJson tokenizer = new TokenizerJson();
+    read(vocab, in -> readVocab(parser(in), tokenizer.vocab));
+    read(merges, tokenizer::readMergesTxt);
+    tokenizer.beByteLevel(false);
+    return tokenizer;
   }
 
-  /** Whether {@code folder} has a tokenizer's files, sound or not. */
-  static boolean isIn(Path folder) {
-    return Files.exists(folder.resolve(FILE_NAME)) || Pair.in(folder).isPresent();
+  /**
+   * Reads BERT's vocab.txt, a token on each line.
+   *
+   * @throws CheckpointException if it is broken
+   */
+  static TokenizerJson readVocabTxt(Path file) throws CheckpointException {
+    TokenizerJson tokenizer = new TokenizerJson();
+    tokenizer.model = Model.WORD_PIECE;
+    read(
+        file,
+        in -> {
+          int id = 0;
+          for (String line = in.readLine(); line != null; line = in.readLine()) {
+            tokenizer.addToken(line, id++); // of two that are the same the later counts, as there
+          }
+        });
+    return tokenizer;
+  }
+
+  /** Makes the steps around the model those of GPT-2. */
+  void beByteLevel(boolean addPrefixSpace) {
+    preTokenizer = byteLevel(addPrefixSpace);
+    decoder = byteLevel(addPrefixSpace);
+  }
+
+  private static JsonObject byteLevel(boolean addPrefixSpace) {
+    JsonObject step = new JsonObject();
+    step.addProperty("type", "ByteLevel");
+    step.addProperty("add_prefix_space", addPrefixSpace);
+    step.addProperty("trim_offsets", true);
+    step.addProperty("use_regex", true);
+    return step;
+  }
+
+  /** Gives a token an id in the model's vocabulary, whatever had it before. */
+  void addToken(String token, int id) {
+    vocab.put(token, id);
+  }
+
+  /** Gives the next id of a Unigram model to a piece. */
+  void addPiece(String piece, double score) {
+    if (vocab.put(piece, scores.size()) != null) {
+      throw new IllegalArgumentException("token \"%s\" appears twice".formatted(piece));
+    }
+    scores.add(score);
+  }
+
+  /** A setting of the model, such as unk_token. */
+  void set(String name, JsonElement value) {
+    settings.add(name, value);
   }
 
   /**
@@ -119,17 +192,17 @@ final class TokenizerJson {
         }
         case SPECIAL, ADDED -> {
           boolean special = token.kind() == Vocabulary.Kind.SPECIAL;
-          tokenizer.added.add(new AddedToken(token.spelling(), id, special, false, false, false));
+          tokenizer.added.add(AddedToken.plain(token.spelling(), id, special));
         }
         case UNUSED -> {}
       }
     }
     vocabulary.merges().forEach(tokenizer::addMerge);
-    tokenizer.preTokenizer = JsonParser.parseString(BYTE_LEVEL);
+    tokenizer.beByteLevel(false);
     return tokenizer;
   }
 
-  /** Raw spelling to id of the BPE vocabulary. */
+  /** Raw spelling to id of the model's vocabulary. */
   Map<String, Integer> vocab() {
     return vocab;
   }
@@ -139,9 +212,17 @@ final class TokenizerJson {
     return List.copyOf(merges);
   }
 
-  /** Whether there are none: then it is no BPE. Files always have them; see {@link #read}. */
+  /** Whether it is no BPE but a vocabulary alone, as of a checkpoint. Files always have merges. */
   boolean isWithoutMerges() {
-    return merges.isEmpty() && !hasMerges;
+    return model == Model.BPE && merges.isEmpty() && !hasMerges;
+  }
+
+  /** Whether tokens are spelled in GPT-2's alphabet of bytes. */
+  boolean isByteLevel() {
+    return isWithoutMerges()
+        || steps(preTokenizer).contains("ByteLevel")
+        || steps(normalizer).contains("ByteLevel")
+        || steps(decoder).contains("ByteLevel");
   }
 
   /** Tokens of literal text, special or not. */
@@ -150,42 +231,122 @@ final class TokenizerJson {
   }
 
   /**
-   * Whether BPE gives a token for what it does not know, rather than leaving it out.
+   * The id of the token that the model gives for what it does not know; -1 if it has none.
    *
    * @throws IllegalArgumentException if there is such a token, but not in the vocabulary
    */
-  boolean hasUnknownToken() {
-    JsonElement unknown = model.get("unk_token");
-    if (unknown == null || unknown.isJsonNull()) {
-      return false;
+  int unknown() {
+    if (model == Model.UNIGRAM) {
+      JsonElement id = settings.get("unk_id");
+      return id == null || id.isJsonNull() ? -1 : id.getAsInt();
     }
-    if (!vocab.containsKey(unknown.getAsString())) {
+    JsonElement unknown = settings.get("unk_token");
+    if (unknown == null || unknown.isJsonNull()) {
+      return -1;
+    }
+    Integer id = vocab.get(unknown.getAsString());
+    if (id == null) {
       throw new IllegalArgumentException(
           "unk_token %s is not in the vocabulary".formatted(unknown));
     }
-    return true;
+    return id;
+  }
+
+  /** Whether what the model does not know is spelled in tokens of one byte. */
+  boolean hasByteFallback() {
+    JsonElement fallback = settings.get("byte_fallback");
+    return fallback != null && !fallback.isJsonNull() && fallback.getAsBoolean();
   }
 
   /**
-   * The tokenizer.json to give to the native library: no added tokens, truncation, padding, dropout
-   * or post-processing. Added tokens are left out because the library always finds special ones in
-   * user text, and because it numbers those beyond the vocabulary itself instead of taking the
-   * file's ids.
+   * What the post-processor puts in front of a text: the literal spelling of its tokens.
+   *
+   * @throws IllegalArgumentException if it is of a kind that is not known
    */
-  String forNativeLibrary() {
+  List<String> front() {
+    List<String> front = new ArrayList<>();
+    front(postProcessor, front);
+    return front;
+  }
+
+  private static void front(JsonElement step, List<String> front) {
+    if (step.isJsonNull()) {
+      return;
+    }
+    JsonObject object = step.getAsJsonObject();
+    String type = type(object);
+    switch (type) {
+      case "ByteLevel" -> {} // only trims the places of tokens
+      case "Sequence" -> object.getAsJsonArray("processors").forEach(one -> front(one, front));
+      case "BertProcessing", "RobertaProcessing" ->
+          front.addFirst(object.getAsJsonArray("cls").get(0).getAsString());
+      case "TemplateProcessing" -> {
+        List<String> before = new ArrayList<>();
+        JsonObject known = object.getAsJsonObject("special_tokens");
+        for (JsonElement part : object.getAsJsonArray("single")) {
+          if (!part.getAsJsonObject().has("SpecialToken")) {
+            break;
+          }
+          String name =
+              part.getAsJsonObject().getAsJsonObject("SpecialToken").get("id").getAsString();
+          known
+              .getAsJsonObject(name)
+              .getAsJsonArray("tokens")
+              .forEach(token -> before.add(token.getAsString()));
+        }
+        front.addAll(0, before);
+      }
+      default -> throw new IllegalArgumentException("its post_processor is %s".formatted(type));
+    }
+  }
+
+  /**
+   * The tokenizer.json to give to the native library: no truncation, padding, dropout or
+   * post-processing, and of the added tokens only those that are looked for in normalized text. The
+   * others are left out because the library always finds special ones in user text, and because it
+   * numbers those beyond the vocabulary itself instead of taking the file's ids.
+   *
+   * @param hidden ids of the vocabulary whose spelling must not be found in a text
+   */
+  String forNativeLibrary(BitSet hidden) {
     StringBuilder out = new StringBuilder(1 << 21);
-    out.append("{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[]");
-    out.append(",\"normalizer\":").append(normalizer);
+    out.append("{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\"added_tokens\":[");
+    String separator = "";
+    int next = 0;
+    for (AddedToken token : nativeTokens()) {
+      // the id has no meaning there but must be given
+      quote(out.append(separator).append("{\"id\":").append(next++), ",\"content\":", token);
+      separator = ",";
+    }
+    out.append("],\"normalizer\":").append(normalizer);
     out.append(",\"pre_tokenizer\":").append(preTokenizer);
-    out.append(",\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"BPE\"");
-    for (Map.Entry<String, JsonElement> entry : model.entrySet()) {
+    out.append(",\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":");
+    quote(out, model.type);
+    for (Map.Entry<String, JsonElement> entry : settings.entrySet()) {
       quote(out.append(','), entry.getKey()).append(':').append(entry.getValue());
     }
+    if (model == Model.UNIGRAM) {
+      appendPieces(out, hidden);
+      return out.append("}}").toString();
+    }
     out.append(",\"vocab\":{");
-    String separator = "";
+    separator = "";
     for (Map.Entry<String, Integer> entry : vocab.entrySet()) {
-      quote(out.append(separator), entry.getKey()).append(':').append(entry.getValue().intValue());
+      int id = entry.getValue();
+      quote(out.append(separator), hidden.get(id) ? unspeakable(id) : entry.getKey());
+      out.append(':').append(id);
       separator = ",";
+    }
+    if (nativeIds().length > 0) { // which the library numbers from the count of tokens on
+      BitSet used = new BitSet();
+      vocab.values().forEach(used::set);
+      for (int id = used.nextClearBit(0); id < modelSize(); id = used.nextClearBit(id + 1)) {
+        quote(out.append(separator), unspeakable(id)).append(':').append(id);
+        separator = ",";
+      }
+    }
+    if (model != Model.BPE) {
+      return out.append("}}}").toString();
     }
     out.append("},\"merges\":[");
     separator = "";
@@ -194,6 +355,142 @@ final class TokenizerJson {
       separator = ",";
     }
     return out.append("]}}").toString();
+  }
+
+  private void appendPieces(StringBuilder out, BitSet hidden) {
+    String[] pieces = new String[scores.size()];
+    vocab.forEach((piece, id) -> pieces[id] = piece);
+    out.append(",\"vocab\":[");
+    for (int id = 0; id < pieces.length; id++) {
+      out.append(id == 0 ? "[" : ",[");
+      quote(out, hidden.get(id) ? unspeakable(id) : pieces[id]);
+      out.append(',').append(scores.get(id)).append(']');
+    }
+    out.append(']');
+  }
+
+  /** Text that nobody writes: it has characters that Unicode reserves for a program's own use. */
+  private static String unspeakable(int id) {
+    return "\uFDD0" + id + "\uFDD1";
+  }
+
+  /** Added tokens that only the native library can find: in text that it normalized. */
+  List<AddedToken> nativeTokens() {
+    return normalizer.isJsonNull()
+        ? List.of()
+        : added.stream().filter(token -> token.normalized() && !token.special()).toList();
+  }
+
+  /**
+   * Ids of {@link #nativeTokens} that the model's vocabulary lacks, in the order in which the
+   * library numbers them behind it.
+   */
+  int[] nativeIds() {
+    return nativeTokens().stream()
+        .filter(token -> !vocab.containsKey(token.content()))
+        .mapToInt(AddedToken::id)
+        .toArray();
+  }
+
+  /**
+   * Makes it a tokenizer of parts that a text does not begin with, if those differ.
+   *
+   * @return whether they do: a Metaspace step may put a space in front of the first alone
+   */
+  boolean beLater() {
+    boolean[] differ = {false};
+    forEach(
+        preTokenizer,
+        step -> {
+          JsonElement scheme = step.get("prepend_scheme");
+          if (scheme != null && scheme.getAsString().equals("first")) {
+            step.addProperty("prepend_scheme", "never");
+            differ[0] = true;
+          }
+        });
+    return differ[0];
+  }
+
+  /** What a tokenizer may have beyond GPT-2's and still spell all of a text. */
+  private static final Set<String> KEEPING_ALL =
+      Set.of("add_prefix_space", "use_regex false", "ignore_merges", "Digits");
+
+  /** What tables of a byte-level BPE with GPT-2's steps can't say about this; empty if nothing. */
+  List<String> beyondGpt2() {
+    List<String> beyond = new ArrayList<>();
+    if (model != Model.BPE || !isByteLevel()) {
+      beyond.add("a model of the kind " + model.type);
+      return beyond;
+    }
+    beyond.addAll(steps(normalizer));
+    boolean[] splits = {false};
+    forEach(
+        preTokenizer,
+        step -> {
+          boolean byteLevel = type(step).equals("ByteLevel");
+          boolean gpt2 = isGpt2Split(step);
+          splits[0] |= gpt2 || (byteLevel && flag(step, "use_regex", true));
+          if (!byteLevel && !gpt2) {
+            beyond.add(type(step));
+          }
+          if (flag(step, "add_prefix_space", false)) {
+            beyond.add("add_prefix_space");
+          }
+        });
+    if (!splits[0] && hasMerges) {
+      beyond.add("use_regex false");
+    }
+    for (String name : List.of("byte_fallback", "ignore_merges")) {
+      if (flag(settings, name, false)) {
+        beyond.add(name);
+      }
+    }
+    for (AddedToken token : added) {
+      if (token.lstrip() || token.rstrip() || token.singleWord()) {
+        beyond.add(
+            "%s of token \"%s\""
+                .formatted(
+                    token.lstrip() ? "lstrip" : token.rstrip() ? "rstrip" : "single_word",
+                    token.content()));
+      }
+    }
+    return beyond;
+  }
+
+  /**
+   * Whether every byte of a text is in some token, and each token stands for its own bytes alone:
+   * nothing is left out, replaced, or unknown.
+   */
+  boolean spellsAllOfAText() {
+    return isWithoutMerges()
+        || (unknown() < 0 && KEEPING_ALL.containsAll(beyondGpt2()));
+  }
+
+  /** Whether a step parts words as GPT-2 does, with the pattern written out. */
+  private static boolean isGpt2Split(JsonObject step) {
+    return type(step).equals("Split")
+        && step.get("pattern") instanceof JsonObject pattern
+        && pattern.has("Regex")
+        && pattern.get("Regex").getAsString().equals(GPT2_PATTERN)
+        && step.get("behavior").getAsString().equals("Isolated")
+        && !flag(step, "invert", false);
+  }
+
+  /** One more than the highest id of the model's vocabulary. */
+  int modelSize() {
+    int most = -1;
+    for (int id : vocab.values()) {
+      most = Math.max(most, id);
+    }
+    return most + 1;
+  }
+
+  private static void quote(StringBuilder out, String before, AddedToken token) {
+    quote(out.append(before), token.content());
+    out.append(",\"single_word\":").append(token.singleWord());
+    out.append(",\"lstrip\":").append(token.lstrip());
+    out.append(",\"rstrip\":").append(token.rstrip());
+    out.append(",\"normalized\":true,\"special\":false}");
   }
 
   private static StringBuilder quote(StringBuilder out, String text) {
@@ -211,6 +508,7 @@ final class TokenizerJson {
   }
 
   private static void read(Path file, Reading reading) throws CheckpointException {
+    refusePointer(file);
     try (BufferedReader in = Files.newBufferedReader(file, UTF_8)) {
       reading.run(in);
     } catch (CharacterCodingException e) {
@@ -228,6 +526,22 @@ final class TokenizerJson {
     }
   }
 
+  /** Refuses what Git leaves in the place of a large file that was not fetched. */
+  static void refusePointer(Path file) throws CheckpointException {
+    byte[] begin = new byte[LFS_POINTER.length];
+    try (InputStream in = Files.newInputStream(file)) {
+      if (in.readNBytes(begin, 0, begin.length) == begin.length
+          && Arrays.equals(begin, LFS_POINTER)) {
+        throw new CheckpointException(
+            "%s is a pointer of Git LFS, not the file: get it with git lfs pull".formatted(file));
+      }
+    } catch (CheckpointException e) {
+      throw e;
+    } catch (IOException e) {
+      throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
+    }
+  }
+
   private static JsonReader parser(BufferedReader in) {
     return new JsonReader(in);
   }
@@ -240,45 +554,116 @@ final class TokenizerJson {
         case "added_tokens" -> readAddedTokens(json);
         case "normalizer" -> normalizer = JsonParser.parseReader(json);
         case "pre_tokenizer" -> preTokenizer = JsonParser.parseReader(json);
+        case "post_processor" -> postProcessor = JsonParser.parseReader(json);
+        case "decoder" -> decoder = JsonParser.parseReader(json);
         case "model" -> readModel(json);
         default -> json.skipValue();
       }
     }
     json.endObject();
     var _ = json.peek(); // refuses whatever follows the document
-    if (!hasVocab || !hasMerges) {
+    if (!hasVocab || (model == Model.BPE && !hasMerges)) {
       throw new IllegalArgumentException(
-          "it has no " + (hasVocab ? "model.merges" : "model.vocab") + ", as a BPE tokenizer must");
+          "it has no %s, as a tokenizer of the kind %s must"
+              .formatted(hasVocab ? "model.merges" : "model.vocab", model.type));
     }
-    List<String> steps = new ArrayList<>();
-    steps(preTokenizer, "pretokenizers", steps);
-    if (!steps.contains("ByteLevel") || !Set.of("ByteLevel", "Digits").containsAll(steps)) {
+    if ((model == Model.UNIGRAM) == scores.isEmpty()) {
       throw new IllegalArgumentException(
-          "its pre_tokenizer is %s, and GPT-2's is ByteLevel".formatted(steps));
+          "its model.vocab is not that of a %s model".formatted(model.type));
     }
-    steps.clear();
-    steps(normalizer, "normalizers", steps);
-    if (!Set.of("NFC", "NFD", "NFKC", "NFKD", "Lowercase").containsAll(steps)) {
-      throw new IllegalArgumentException(
-          "its normalizer is %s, and GPT-2 has none".formatted(steps));
+    for (String affix : List.of("continuing_subword_prefix", "end_of_word_suffix")) {
+      JsonElement value = settings.get(affix);
+      boolean isGiven = value != null && !value.isJsonNull() && !value.getAsString().isEmpty();
+      if (isGiven && isByteLevel()) {
+        throw new IllegalArgumentException("its %s is not empty, as in GPT-2".formatted(affix));
+      }
     }
+    check(normalizer, "normalizer", NORMALIZERS);
+    check(preTokenizer, "pre_tokenizer", PRE_TOKENIZERS);
+    Spelling.check(decoder);
+    var _ = front();
   }
 
+  private static final Set<String> NORMALIZERS =
+      Set.of(
+          "NFC",
+          "NFD",
+          "NFKC",
+          "NFKD",
+          "Nmt",
+          "Lowercase",
+          "Strip",
+          "StripAccents",
+          "Prepend",
+          "Replace",
+          "ByteLevel",
+          "BertNormalizer",
+          "Precompiled");
+  private static final Set<String> PRE_TOKENIZERS =
+      Set.of(
+          "ByteLevel",
+          "Digits",
+          "Split",
+          "Whitespace",
+          "WhitespaceSplit",
+          "Punctuation",
+          "Metaspace",
+          "BertPreTokenizer",
+          "CharDelimiterSplit",
+          "UnicodeScripts");
+
   /**
-   * The types of the steps in {@code step}. They are checked because some take a pattern, and the
-   * native library ends the process when matching one takes too long.
+   * Checks the steps around the model. The native library ends the process when a pattern takes too
+   * long or a table of characters leads nowhere.
    */
-  private static void steps(JsonElement step, String inSequence, List<String> types) {
+  private static void check(JsonElement step, String what, Set<String> known) {
+    forEach(
+        step,
+        one -> {
+          String type = type(one);
+          if (!known.contains(type)) {
+            throw new IllegalArgumentException("its %s is %s".formatted(what, type));
+          }
+          if (type.equals("Precompiled")) {
+            var _ = new Charsmap(ByteBuffer.wrap(base64(one)));
+          }
+          if (one.get("pattern") instanceof JsonObject pattern && pattern.has("Regex")) {
+            SafePattern.check(pattern.get("Regex").getAsString());
+          }
+        });
+  }
+
+  private static byte[] base64(JsonObject step) {
+    JsonElement map = step.get("precompiled_charsmap");
+    return Base64.getDecoder().decode(map == null || map.isJsonNull() ? "" : map.getAsString());
+  }
+
+  /** The types of the steps in {@code step}. */
+  static List<String> steps(JsonElement step) {
+    List<String> types = new ArrayList<>();
+    forEach(step, one -> types.add(type(one)));
+    return types;
+  }
+
+  /** Gives the steps in their order; a Sequence lists its own. */
+  static void forEach(JsonElement step, Consumer<JsonObject> action) {
     if (step.isJsonNull()) {
       return;
     }
     JsonObject object = step.getAsJsonObject();
-    String type = object.has("type") ? object.get("type").getAsString() : "untyped";
-    if (type.equals("Sequence") && object.get(inSequence) instanceof JsonArray sequence) {
-      sequence.forEach(element -> steps(element, inSequence, types));
-    } else {
-      types.add(type);
+    if (!type(object).equals("Sequence")) {
+      action.accept(object);
+      return;
     }
+    for (JsonElement value : object.asMap().values()) {
+      if (value instanceof JsonArray sequence) { // its name depends on the kind of step
+        sequence.forEach(element -> forEach(element, action));
+      }
+    }
+  }
+
+  private static String type(JsonObject step) {
+    return step.has("type") ? step.get("type").getAsString() : "untyped";
   }
 
   private void readAddedTokens(JsonReader json) throws IOException {
@@ -288,20 +673,22 @@ final class TokenizerJson {
       if (!token.has("id") || !token.has("content")) {
         throw new IllegalArgumentException("an added token lacks its id or content: " + token);
       }
+      boolean special = flag(token, "special", false);
       added.add(
           new AddedToken(
               token.get("content").getAsString(),
               token.get("id").getAsInt(),
-              flag(token, "special"),
-              flag(token, "single_word"),
-              flag(token, "lstrip"),
-              flag(token, "rstrip")));
+              special,
+              flag(token, "single_word", false),
+              flag(token, "lstrip", false),
+              flag(token, "rstrip", false),
+              flag(token, "normalized", !special)));
     }
     json.endArray();
   }
 
-  private static boolean flag(JsonObject token, String name) {
-    return token.has(name) && token.get(name).getAsBoolean();
+  private static boolean flag(JsonObject token, String name, boolean otherwise) {
+    return token.has(name) ? token.get(name).getAsBoolean() : otherwise;
   }
 
   private void readModel(JsonReader json) throws IOException {
@@ -310,32 +697,47 @@ final class TokenizerJson {
       String name = json.nextName();
       switch (name) {
         case "vocab" -> {
-          if (json.peek() != JsonToken.BEGIN_OBJECT) {
-            throw new IllegalArgumentException("its model.vocab is not that of a BPE tokenizer");
+          if (json.peek() == JsonToken.BEGIN_ARRAY) {
+            readPieces(json);
+          } else {
+            readVocabObject(json, vocab);
           }
-          readVocabObject(json, vocab);
           hasVocab = true;
         }
         case "merges" -> readMerges(json);
         case "type" -> {
-          String type = json.nextString(); // absent in old files, GPT-2's own among them
-          if (!type.equals("BPE")) {
-            throw new IllegalArgumentException("its model is %s, not BPE".formatted(type));
+          model = Model.named(json.nextString());
+          hasType = true;
+        }
+        default -> {
+          if (MODEL_SETTINGS.contains(name)) {
+            settings.add(name, JsonParser.parseReader(json));
+          } else {
+            json.skipValue(); // dropout, which is for training, and what later versions may add
           }
         }
-        case "continuing_subword_prefix", "end_of_word_suffix" -> {
-          if (json.peek() == JsonToken.NULL) {
-            json.nextNull();
-          } else if (!json.nextString().isEmpty()) {
-            throw new IllegalArgumentException("its %s is not empty, as in GPT-2".formatted(name));
-          }
-        }
-        case "unk_token", "fuse_unk", "byte_fallback", "ignore_merges" ->
-            model.add(name, JsonParser.parseReader(json));
-        default -> json.skipValue(); // dropout too: it is for training
       }
     }
     json.endObject();
+    if (!hasType) { // in old files, GPT-2's own among them
+      model =
+          !scores.isEmpty()
+              ? Model.UNIGRAM
+              : settings.has("max_input_chars_per_word") ? Model.WORD_PIECE : Model.BPE;
+    }
+  }
+
+  private void readPieces(JsonReader json) throws IOException {
+    json.beginArray();
+    while (json.hasNext()) {
+      json.beginArray();
+      addPiece(json.nextString(), json.nextDouble());
+      json.endArray();
+      if (vocab.size() > TokenTable.MAX_ID) {
+        throw new IllegalArgumentException("more than %d tokens".formatted(TokenTable.MAX_ID));
+      }
+    }
+    json.endArray();
   }
 
   private static void readVocab(JsonReader json, Map<String, Integer> vocab) throws IOException {
@@ -384,7 +786,7 @@ final class TokenizerJson {
     }
   }
 
-  private void addMerge(String merge) {
+  void addMerge(String merge) {
     int space = merge.indexOf(' ');
     if (space < 1 || space != merge.lastIndexOf(' ') || space == merge.length() - 1) {
       throw new IllegalArgumentException(
@@ -392,48 +794,5 @@ final class TokenizerJson {
               .formatted(merges.size() + 1, merge));
     }
     merges.add(merge);
-  }
-
-  /**
-   * Beside the pair, fine-tuned models keep new tokens in added_tokens.json (text to id) and say in
-   * special_tokens_map.json which tokens are special. GPT-2 itself has neither file.
-   */
-  private void readAddedTokensOf(Path folder) throws CheckpointException {
-    Set<String> specials = new HashSet<>(Set.of(END_OF_TEXT));
-    Path map = folder.resolve("special_tokens_map.json");
-    if (Files.exists(map)) {
-      read(map, in -> addSpecials(JsonParser.parseReader(in), specials));
-    }
-    Map<String, Integer> newTokens = new HashMap<>();
-    Path addedTokens = folder.resolve("added_tokens.json");
-    if (Files.exists(addedTokens)) {
-      read(addedTokens, in -> readVocab(parser(in), newTokens));
-    }
-    for (String special : specials) {
-      Integer id = vocab.get(special);
-      if (id != null) {
-        newTokens.putIfAbsent(special, id);
-      }
-    }
-    newTokens.forEach(
-        (content, id) ->
-            added.add(
-                new AddedToken(content, id, specials.contains(content), false, false, false)));
-  }
-
-  /** Values are a string, an object with {@code content}, or an array of either. */
-  private static void addSpecials(@Nullable JsonElement value, Set<String> specials) {
-    switch (value) {
-      case JsonArray array -> array.forEach(element -> addSpecials(element, specials));
-      case JsonObject object when object.has("content") ->
-          addSpecials(object.get("content"), specials);
-      case JsonObject object -> object.asMap().values().forEach(v -> addSpecials(v, specials));
-      case null -> {}
-      default -> {
-        if (value.isJsonPrimitive() && value.getAsJsonPrimitive().isString()) {
-          specials.add(value.getAsString());
-        }
-      }
-    }
   }
 }

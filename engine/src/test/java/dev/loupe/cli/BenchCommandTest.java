@@ -106,7 +106,7 @@ class BenchCommandTest {
   void aModelThatWritesNothing() throws Exception {
     TinyModel model = TinyModel.in(folder);
     try (var checkpoint = dev.loupe.weights.Checkpoint.open(model.folder())) {
-      int end = checkpoint.config().eosTokenId();
+      int end = checkpoint.config().eosTokenIds().getFirst();
       int width = checkpoint.config().nEmbd();
       float[] row = new float[width];
       checkpoint.tensor("wte.weight").read((long) end * width, row, 0, width);

@@ -211,7 +211,7 @@ class CommandsTest {
     TinyModel a = TinyModel.in(folder.resolve("a"));
     TinyModel b = TinyModel.in(folder.resolve("b"));
     assertEquals(
-        "equal: 28 tensors, every bit\n",
+        "equal: 40 tensors, every bit\n",
         Ran.loupe("weights", "verify", a.folder(), b.weights()).well().out());
     a.poke("h.1.mlp.c_fc.bias", 9, 0.5f);
     b.poke("h.1.mlp.c_fc.bias", 9, 0.25f);
@@ -222,13 +222,13 @@ class CommandsTest {
     assertEquals(3, lines.size(), differ.out());
     assertTrue(
         lines.get(1).matches("h\\.1\\.mlp\\.c_fc\\.bias +\\[256] +F32 +0\\.250 +9"), lines.get(1));
-    assertEquals("different: 1 of 28 tensors, by up to 0.250, in h.1.mlp.c_fc.bias", lines.get(2));
+    assertEquals("different: 1 of 40 tensors, by up to 0.250, in h.1.mlp.c_fc.bias", lines.get(2));
     Ran near = Ran.loupe("weights", "verify", a.folder(), b.folder(), "--tolerance", 0.25, "-q");
     assertEquals(
-        "equal within 0.250: 28 tensors, by up to 0.250, in h.1.mlp.c_fc.bias\n",
+        "equal within 0.250: 40 tensors, by up to 0.250, in h.1.mlp.c_fc.bias\n",
         near.well().out());
     Ran all = Ran.loupe("weights", "verify", a.folder(), b.folder(), "--all");
-    assertEquals(30, all.out().lines().count());
+    assertEquals(42, all.out().lines().count());
     for (String line : all.out().lines().toList()) {
       assertTrue(line.length() <= 80, line);
     }
@@ -245,7 +245,7 @@ class CommandsTest {
     assertTrue(ran.out().contains("the models compute otherwise"), ran.out());
     ran = Ran.loupe("weights", "verify", a.folder(), Golden.DEMO_MODEL);
     assertEquals(Main.FAILED, ran.code());
-    assertTrue(ran.out().contains("n_layer 2 and 6"), ran.out());
+    assertTrue(ran.out().contains("n_layer 3 and 6"), ran.out());
     assertTrue(ran.out().endsWith("different: the models have other shapes\n"), ran.out());
     Ran.loupe("weights", "verify", a.folder(), folder.resolve("c"))
         .refused(Main.BAD_INPUT, folder.resolve("c"), "does not exist");

@@ -86,12 +86,6 @@ class CudaCommandsTest {
     causes.put("compute capability 7.0", () -> EmulatedGpu.card(70, -1, -1, -1));
     causes.put("the model needs", () -> EmulatedGpu.card(-1, -1, -1, 1 << 20));
     causes.put("context failed: out of memory", () -> EmulatedGpu.memory(200L << 20));
-    causes.put(
-        "PTX JIT compiler library not found",
-        () -> {
-          EmulatedGpu.card(121, 12_080, -1, -1);
-          EmulatedGpu.withoutJit();
-        });
     causes.put("computes wrongly", () -> EmulatedGpu.kernelsOff("pointwise_convert"));
     causes.put("uncorrectable ECC", () -> EmulatedGpu.failKernel(0, ECC));
     causes.put("CUDA_ERROR_LAUNCH_FAILED", () -> EmulatedGpu.failKernel(3, 719)); // of the weights
@@ -165,9 +159,9 @@ class CudaCommandsTest {
 
   @Test
   void aRunThatDoesNotFit() {
-    EmulatedGpu.card(-1, -1, -1, (17 << 20) + (100 << 10));
-    Ran ran = generate("-n", 100, "--samples", 3);
-    assertTable(ran, "the run needs", "fewer samples", "KV cache of 3 x 10");
+    EmulatedGpu.card(-1, -1, -1, (20 << 20));
+    Ran ran = generate("-n", 100, "--samples", 400);
+    assertTable(ran, "the run needs", "fewer samples", "KV cache of 400 x 10");
   }
 
   private static void assertTable(Ran ran, String... words) {

@@ -51,15 +51,13 @@ class IdsAloneTest {
       Throwable refused =
           assertThrows(IllegalArgumentException.class, () -> loupe.run(Request.text("a")));
       assertTrue(String.valueOf(refused.getMessage()).contains("tokenizer.json"));
-      assertThrows(
-          IllegalArgumentException.class, () -> loupe.run(request.stops(List.of("a"))));
+      assertThrows(IllegalArgumentException.class, () -> loupe.run(request.stops(List.of("a"))));
     }
     String again = IDS + "," + ran.out().substring(0, ran.out().lastIndexOf(','));
     String last = ran.out().substring(ran.out().lastIndexOf(',') + 1);
     assertEquals(
         last, Ran.loupe("generate", "-m", model, "--ids", again, "-n", 1, "--greedy").well().out());
-    assertEquals(
-        "", Ran.loupe("generate", "-m", model, "--ids", "1", "-n", 1, "-q").well().err());
+    assertEquals("", Ran.loupe("generate", "-m", model, "--ids", "1", "-n", 1, "-q").well().err());
   }
 
   @Test
@@ -116,8 +114,7 @@ class IdsAloneTest {
     Ran.loupe("lens", "-m", model, "--ids", IDS, "--target", 332, "--json").well();
     Ran.loupe("heads", "-m", model).well();
     Ran.loupe("heads", "-m", model, "--ids", IDS).well();
-    String change =
-        Ran.loupe("compare", "-m", model, "--ids", IDS, "--ablate", "1.0").well().out();
+    String change = Ran.loupe("compare", "-m", model, "--ids", IDS, "--ablate", "1.0").well().out();
     assertTrue(change.contains("331"), change);
     Ran.loupe("generate", "-m", model, "--ids", IDS, "-n", 3, "--attention", maps.resolve("g.html"))
         .well();

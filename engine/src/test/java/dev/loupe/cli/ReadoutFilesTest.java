@@ -103,8 +103,7 @@ class ReadoutFilesTest {
                 made.resolve("a.npz"))
             .well();
     assertEquals(
-        List.of("a-1.npz", "a-2.npz", "h-1.npz", "h-2.npz", "l-1.npz", "l-2.npz"),
-        Ran.names(made));
+        List.of("a-1.npz", "a-2.npz", "h-1.npz", "h-2.npz", "l-1.npz", "l-2.npz"), Ran.names(made));
     for (int sample = 0; sample < 2; sample++) {
       JsonObject run = ran.json().get(sample);
       int[] ids =
@@ -132,8 +131,7 @@ class ReadoutFilesTest {
     float[] after = Npz.read(ablated).get("hidden").floats();
     int block = 8 * 48;
     assertArrayEquals(Arrays.copyOf(before, 2 * block), Arrays.copyOf(after, 2 * block));
-    assertTrue(
-        Arrays.mismatch(before, 2 * block, 3 * block, after, 2 * block, 3 * block) >= 0);
+    assertTrue(Arrays.mismatch(before, 2 * block, 3 * block, after, 2 * block, 3 * block) >= 0);
   }
 
   @Test
@@ -150,12 +148,10 @@ class ReadoutFilesTest {
         .refused(Main.BAD_USAGE, "--logits", "--hidden");
     loupe("attention", "--hidden", file, "--attention", file, "-q")
         .refused(Main.BAD_USAGE, "--hidden");
-    loupe("attention", "--hidden", file, "--layers", "1", "-q")
-        .refused(Main.BAD_USAGE, "--layers");
+    loupe("attention", "--hidden", file, "--layers", "1", "-q").refused(Main.BAD_USAGE, "--layers");
     loupe("generate", "--hidden", file, "--overflow", "slide", "-q")
         .refused(Main.BAD_USAGE, "--overflow slide");
-    loupe("attention", "--logits", made.resolve("none/a.npz"), "-q")
-        .refused(Main.FAILED, "none");
+    loupe("attention", "--logits", made.resolve("none/a.npz"), "-q").refused(Main.FAILED, "none");
     assertEquals(List.of(), Ran.names(made));
   }
 

@@ -2,6 +2,7 @@ package dev.loupe.model;
 
 import static dev.loupe.Close.assertClose;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.Gemm;
 import dev.loupe.OnGpu;
@@ -34,6 +35,7 @@ class CudaModelTest {
   @ParameterizedTest
   @EnumSource(Activation.class)
   void activations(Activation f) throws Exception {
+    assumeTrue(CudaOps.computes(f), "no kernel computes it");
     check(config(2, 48, 192, f, true, false), Precision.F32, 2e-4, 1e-5);
   }
 
@@ -48,7 +50,7 @@ class CudaModelTest {
   void narrowWeights(Precision precision) throws Exception {
     boolean f16 = precision == Precision.F16;
     check(
-        config(2, 160, 320, Activation.GELU_NEW, true, false),
+        config(4, 160, 320, Activation.GELU_NEW, true, false),
         precision,
         f16 ? 2e-2 : 2e-1,
         f16 ? 2e-3 : 2e-2);

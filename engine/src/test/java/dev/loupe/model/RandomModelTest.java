@@ -43,12 +43,12 @@ class RandomModelTest {
 
   @Test
   void headSizeOfXl() throws Exception {
-    check(config(3, 75, 300, Activation.GELU_NEW, true, false), RandomCheckpoint.Layout.PLAIN);
+    check(config(5, 125, 500, Activation.GELU_NEW, true, false), RandomCheckpoint.Layout.PLAIN);
   }
 
   @Test
   void widthsThatFillNoVector() throws Exception {
-    check(config(1, 7, 13, Activation.GELU_NEW, true, false), RandomCheckpoint.Layout.PLAIN);
+    check(config(2, 14, 13, Activation.GELU_NEW, true, false), RandomCheckpoint.Layout.PLAIN);
   }
 
   @Test

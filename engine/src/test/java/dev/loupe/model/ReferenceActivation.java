@@ -11,7 +11,13 @@ public final class ReferenceActivation {
       case GELU_NEW ->
           0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * Math.pow(x, 3))));
       case GELU -> 0.5 * x * (1 + erf(x / Math.sqrt(2)));
+      case GELU_10 -> Math.clamp(of(Activation.GELU, x), -10, 10);
       case RELU -> x > 0 ? x : 0;
+      case RELU2 -> x > 0 ? x * x : 0;
+      case RELU6 -> Math.clamp(x, 0, 6);
+      case LEAKY_RELU -> x > 0 ? x : x / 100;
+      case SIGMOID -> 1 / (1 + Math.exp(-x));
+      case MISH -> x * Math.tanh(Math.log1p(Math.exp(x)));
       case SILU -> x / (1 + Math.exp(-x));
       case TANH -> Math.tanh(x);
       case QUICK_GELU -> x / (1 + Math.exp(-1.702 * x));

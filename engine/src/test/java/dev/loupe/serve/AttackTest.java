@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.ActivationCache;
 import dev.loupe.Loupe;
@@ -261,10 +262,12 @@ class AttackTest {
       for (int i = 0; i < 50; i++) {
         texts.add("To be or not to be " + i);
       }
+      JsonObject request = new JsonObject();
+      request.add("prompt", texts);
       Prompts prompts =
           Prompts.of(
               "prompt",
-              texts,
+              new Fields(request),
               loupe,
               new Prompts.Writing("max_tokens", 5, false),
               Prompts.Truncation.NONE);

@@ -34,8 +34,7 @@ class IdsAloneServerTest {
   private @Nullable Served running;
 
   private Served serve(TinyModel model) throws Exception {
-    Loupe loupe =
-        Loupe.open(model.folder(), Options.defaults().backend(Backend.CPU).threads(2));
+    Loupe loupe = Loupe.open(model.folder(), Options.defaults().backend(Backend.CPU).threads(2));
     running = Served.start(loupe, Served.options(), why -> fail(why), Duration.ofSeconds(30));
     return running;
   }

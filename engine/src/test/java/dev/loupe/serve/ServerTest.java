@@ -483,7 +483,7 @@ class ServerTest {
             .json()
             .getAsJsonArray("tokens");
     assertEquals(1, ofEnd.size());
-    assertEquals(served.loupe().info().config().eosTokenId(), ofEnd.get(0).getAsInt());
+    assertEquals(served.loupe().info().config().eosTokenIds().getFirst(), ofEnd.get(0).getAsInt());
     served.post("/tokenize", "{}").refused(400, "prompt");
     served.post("/tokenize", "{'prompt': ['a']}").refused(400, "prompt");
     served.post("/tokenize", "{'text': 'a'}").refused(400, "text");

@@ -102,9 +102,9 @@ class AddedTokensTest {
     List<String> parts = new ArrayList<>();
     new AddedTokens(
             List.of(
-                new AddedToken("<s>", 1, true, false, false, false),
-                new AddedToken("<s><s>", 2, true, false, false, false),
-                new AddedToken("[x]", 3, false, false, false, false)))
+                AddedToken.plain("<s>", 1, true),
+                AddedToken.plain("<s><s>", 2, true),
+                AddedToken.plain("[x]", 3, false)))
         .split(text, parseSpecial, id -> parts.add("#" + id), parts::add);
     parts.removeIf(String::isEmpty);
     return parts;

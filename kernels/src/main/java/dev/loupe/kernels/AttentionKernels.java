@@ -93,6 +93,20 @@ public final class AttentionKernels implements AutoCloseable {
   }
 
   /**
+   * Device memory that passes take beside the given buffers: version 1's scores, where no other
+   * version serves; else none.
+   *
+   * @param rows most of a pass
+   * @param keys most that a row sees
+   */
+  public static long scratchBytes(Gpu gpu, CacheShape shape, Element element, int rows, int keys) {
+    AttentionKernels kernels = new AttentionKernels(gpu, shape, element);
+    return gpu.find(kernels.bestFirst, element, rows).filter(V1::equals).isPresent()
+        ? (long) shape.heads() * rows * keys * Float.BYTES
+        : 0;
+  }
+
+  /**
    * The buffers of one layer's attention.
    *
    * @param qkv [R, 3C]; q is read

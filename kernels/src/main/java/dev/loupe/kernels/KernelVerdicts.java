@@ -5,6 +5,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Collectors;
 
@@ -70,18 +71,25 @@ public record KernelVerdicts(Card card, List<Verdict> verdicts, List<String> not
   /** One line for people on a family: what is right, or what is wrong and what is left. */
   public String summary(String family) {
     List<Verdict> all = verdicts.stream().filter(v -> v.family().equals(family)).toList();
-    String right =
+    Map<String, String> byElement =
         all.stream()
             .filter(Verdict::isRight)
             .collect(
                 Collectors.groupingBy(
                     v -> v.element().suffix(),
                     LinkedHashMap::new,
-                    Collectors.mapping(Verdict::variant, Collectors.joining(" "))))
+                    Collectors.mapping(Verdict::variant, Collectors.joining(" "))));
+    String right =
+        byElement.entrySet().stream()
+            .collect(
+                Collectors.groupingBy(
+                    Map.Entry::getValue, // elements with the same variants are said together
+                    LinkedHashMap::new,
+                    Collectors.mapping(Map.Entry::getKey, Collectors.joining(", "))))
             .entrySet()
             .stream()
-            .map(e -> e.getKey() + " " + e.getValue())
-            .collect(Collectors.joining(", "));
+            .map(e -> e.getKey() + " in " + e.getValue())
+            .collect(Collectors.joining("; "));
     String wrong =
         all.stream()
             .filter(v -> !v.isRight())

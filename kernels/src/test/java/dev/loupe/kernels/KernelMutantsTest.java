@@ -2,13 +2,16 @@ package dev.loupe.kernels;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.kernels.KernelMutants.Mutant;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -31,6 +34,11 @@ class KernelMutantsTest {
           "decode-no-tail-predicate",
           "sample-top-k-off-by-one",
           "pointwise-beyond-the-end");
+
+  @BeforeAll
+  static void sources() {
+    assumeTrue(Files.isDirectory(Path.of("src")), "not in a checkout");
+  }
 
   @Test
   void someAreCondemned(@TempDir Path temporary) throws Exception {

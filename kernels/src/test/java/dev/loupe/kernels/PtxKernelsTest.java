@@ -114,7 +114,11 @@ class PtxKernelsTest {
   @Timeout(value = 30, unit = TimeUnit.MINUTES)
   void everyKernelOfTuringIsRight(@TempDir Path work) {
     Emulator.card(75, -1, -1, -1);
-    everyKernelIsRight(KernelPtx.madeFor("compute_75", work));
+    try {
+      everyKernelIsRight(KernelPtx.madeFor("compute_75", work));
+    } finally {
+      Emulator.card(80, -1, -1, -1);
+    }
   }
 
   private static void everyKernelIsRight(KernelPtx ptx) {

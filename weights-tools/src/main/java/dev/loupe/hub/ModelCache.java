@@ -4,8 +4,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
+import java.util.List;
 import java.util.Optional;
 import java.util.function.UnaryOperator;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -91,9 +93,28 @@ public final class ModelCache {
     return isModel(snapshot) ? Optional.of(snapshot) : Optional.empty();
   }
 
-  /** Their cache may hold a part of a model: a tokenizer alone, say. */
-  private static boolean isModel(Path folder) {
-    return Files.exists(folder.resolve(Pull.CONFIG))
-        && Pull.WEIGHTS.stream().anyMatch(weights -> Files.exists(folder.resolve(weights)));
+  /**
+   * Their cache may hold a part of a model: a tokenizer alone, say. A GGUF file is a whole one, and
+   * an adapter is one with its base.
+   */
+  private static boolean isModel(Path folder) throws IOException {
+    return holds(folder, Pull.CONFIG, Pull.WEIGHTS)
+        || holds(folder, Pull.ADAPTER_CONFIG, Pull.ADAPTERS)
+        || holdsGguf(folder);
+  }
+
+  private static boolean holds(Path folder, String config, List<String> weights) {
+    return Files.exists(folder.resolve(config))
+        && weights.stream().anyMatch(file -> Files.exists(folder.resolve(file)));
+  }
+
+  private static boolean holdsGguf(Path folder) throws IOException {
+    if (!Files.isDirectory(folder)) {
+      return false;
+    }
+    try (Stream<Path> files = Files.list(folder)) {
+      // a link whose file was deleted is none
+      return files.anyMatch(file -> file.toString().endsWith(Pull.GGUF) && Files.exists(file));
+    }
   }
 }

@@ -3,6 +3,7 @@ package dev.loupe.hub;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonParseException;
 import com.google.gson.JsonParser;
+import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Progress;
 import java.io.IOException;
@@ -12,6 +13,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Optional;
 import java.util.SortedSet;
 import java.util.TreeSet;
 import java.util.concurrent.CancellationException;
@@ -34,6 +36,13 @@ import java.util.concurrent.atomic.AtomicLong;
 public final class Pull {
   static final String CONFIG = "config.json";
 
+  /** Of a LoRA adapter; the first of these, likewise. */
+  static final List<String> ADAPTERS = List.of("adapter_model.safetensors", "adapter_model.bin");
+
+  static final String ADAPTER_CONFIG = "adapter_config.json";
+  static final String GGUF = ".gguf";
+  private static final String GENERATION = "generation_config.json"; // the end tokens
+
   /** The first of these that a hub has is taken; an index names further files. */
   static final List<String> WEIGHTS =
       List.of(
@@ -43,22 +52,36 @@ public final class Pull {
           "pytorch_model.bin.index.json");
 
   private static final String TOKENIZER = "tokenizer.json";
-  private static final List<String> OLD_TOKENIZER =
-      List.of("vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json");
+
+  /** Vocabularies of the older forms, with what goes with each. */
+  private static final List<List<String>> OLD_TOKENIZERS =
+      List.of(
+          List.of("vocab.json", "merges.txt"),
+          List.of("vocab.txt"),
+          List.of("spiece.model"),
+          List.of("tokenizer.model"));
+
+  /** What changes the ids of a text, whatever the vocabulary. */
+  private static final List<String> TOKENIZER_SETTINGS =
+      List.of("tokenizer_config.json", "added_tokens.json", "special_tokens_map.json");
+
   private static final String PLAIN_NAME = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}";
   private static final long LONGEST_INDEX = 16 << 20;
   private static final int AT_ONCE = 4;
+  private static final int MOST_NAMED = 5;
   private static final long NEWS_MS = 100;
 
   private final Hub hub;
   private final ModelName name;
+  private final Optional<String> file;
   private final Path folder;
   private final AtomicLong arrived = new AtomicLong();
   private final AtomicLong total = new AtomicLong();
 
-  private Pull(Hub hub, ModelName name, Path folder) {
+  private Pull(Hub hub, ModelName name, Optional<String> file, Path folder) {
     this.hub = hub;
     this.name = name;
+    this.file = file;
     this.folder = folder;
   }
 
@@ -72,7 +95,10 @@ public final class Pull {
   public record Pulled(List<String> files, long bytes, long fetched) {
     /** Whether Loupe can read text for this model. */
     public boolean hasTokenizer() {
-      return files.contains(TOKENIZER) || files.contains(OLD_TOKENIZER.getFirst());
+      return files.contains(TOKENIZER)
+          || OLD_TOKENIZERS.stream().anyMatch(old -> files.contains(old.getFirst()))
+          || files.contains(ADAPTER_CONFIG) // whose base has one
+          || files.getLast().endsWith(GGUF);
     }
   }
 
@@ -80,17 +106,19 @@ public final class Pull {
    * Pulls {@code name} into {@code folder}, which is made if it is missing. Files that are there
    * already, and are what the hub announces, stay.
    *
+   * @param file the weights to take; empty for those of the usual names. A GGUF file needs no other
    * @param progress hears of bytes, from this thread; what it throws ends the pull
    * @throws CheckpointException if the hub has no such model or revision, or no GPT-2 files in it
    * @throws IOException if it can't be had, or the folder holds another file of such a name; the
    *     message is one sentence
    */
-  public static Pulled run(Hub hub, ModelName name, Path folder, Progress progress)
+  public static Pulled run(
+      Hub hub, ModelName name, Optional<String> file, Path folder, Progress progress)
       throws IOException {
     // closed at the end: what still runs then has been interrupted, but may be writing
     try (ExecutorService thread = Executors.newVirtualThreadPerTaskExecutor()) {
       try {
-        Pull pull = new Pull(hub, name, folder);
+        Pull pull = new Pull(hub, name, file, folder);
         Future<Pulled> pulled = thread.submit(pull::pull);
         while (true) {
           try {
@@ -153,25 +181,65 @@ public final class Pull {
 
   /** Names of the files to begin with, the weights or their index last. */
   private List<String> wanted(Hub.Listing listing) throws CheckpointException {
-    String weights =
-        WEIGHTS.stream()
-            .filter(listing.files()::contains)
-            .findFirst()
-            .orElseThrow(
-                () ->
-                    new CheckpointException(
-                        "%s on %s holds no weights that Loupe pulls: none of %s"
-                            .formatted(name, hub.host(), String.join(", ", WEIGHTS))));
-    if (!listing.files().contains(CONFIG)) {
-      throw new CheckpointException(
-          "%s on %s holds no %s, so it is no GPT-2 model".formatted(name, hub.host(), CONFIG));
+    String weights = weights(listing);
+    if (weights.endsWith(GGUF)) {
+      return List.of(weights);
     }
-    List<String> wanted = new ArrayList<>(List.of(CONFIG));
-    List<String> tokenizer =
-        listing.files().contains(TOKENIZER) ? List.of(TOKENIZER) : OLD_TOKENIZER;
+    String config = ADAPTERS.contains(weights) ? ADAPTER_CONFIG : CONFIG;
+    if (!listing.files().contains(config)) {
+      throw new CheckpointException(
+          "%s on %s holds no %s, so it is no GPT-2 model".formatted(name, hub.host(), config));
+    }
+    List<String> wanted = new ArrayList<>(List.of(config));
+    if (listing.files().contains(GENERATION)) {
+      wanted.add(GENERATION);
+    }
+    List<String> tokenizer = new ArrayList<>(TOKENIZER_SETTINGS);
+    if (listing.files().contains(TOKENIZER)) {
+      tokenizer.add(TOKENIZER);
+    } else {
+      OLD_TOKENIZERS.forEach(tokenizer::addAll);
+    }
     tokenizer.stream().filter(listing.files()::contains).forEach(wanted::add);
     wanted.add(weights);
     return wanted;
+  }
+
+  private String weights(Hub.Listing listing) throws CheckpointException {
+    List<String> ggufs =
+        listing.files().stream()
+            .filter(known -> known.endsWith(GGUF) && known.matches(PLAIN_NAME))
+            .sorted()
+            .toList();
+    if (file.isPresent()) {
+      if (!listing.files().contains(file.get()) || !file.get().matches(PLAIN_NAME)) {
+        throw new CheckpointException(
+            "%s on %s holds no file %s%s"
+                .formatted(name, hub.host(), file.get(), ggufs.isEmpty() ? "" : some(ggufs)));
+      }
+      return file.get();
+    }
+    for (List<String> kind : List.of(WEIGHTS, ADAPTERS)) {
+      Optional<String> usual = kind.stream().filter(listing.files()::contains).findFirst();
+      if (usual.isPresent()) {
+        return usual.get();
+      }
+    }
+    if (ggufs.size() == 1) {
+      return ggufs.getFirst();
+    }
+    throw new CheckpointException(
+        ggufs.isEmpty()
+            ? "%s on %s holds no weights that Loupe pulls: none of %s"
+                .formatted(name, hub.host(), String.join(", ", WEIGHTS))
+            : "%s on %s holds several GGUF files: give one with --file%s"
+                .formatted(name, hub.host(), some(ggufs)));
+  }
+
+  private static String some(List<String> files) {
+    return "; there are "
+        + String.join(", ", files.subList(0, Math.min(MOST_NAMED, files.size())))
+        + (files.size() > MOST_NAMED ? " and more" : "");
   }
 
   /** What an index names; it has to be fetched to know. */
@@ -254,7 +322,7 @@ public final class Pull {
       Path part = staging.part(file);
       needed -= Files.exists(part) ? Math.min(Files.size(part), file.size()) : 0;
     }
-    long room = Files.getFileStore(folder).getUsableSpace();
+    long room = AtomicFile.room(folder);
     if (room < needed) {
       throw new IOException(
           "%s needs %d bytes more, but the file system of %s has room for %d only"

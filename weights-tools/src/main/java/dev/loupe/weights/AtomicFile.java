@@ -116,11 +116,26 @@ public final class AtomicFile implements AutoCloseable {
     if (!Files.isRegularFile(path)) {
       return; // a pipe takes any number
     }
-    long room = Files.getFileStore(path).getUsableSpace();
+    long room = room(path);
     if (room < bytes) {
       throw new IOException(
           "%s needs %d bytes, but its file system has room for %d only"
               .formatted(named, bytes, room));
+    }
+  }
+
+  /**
+   * Bytes that the file system of {@code file} has room for.
+   *
+   * @param file which is there
+   * @return {@link Long#MAX_VALUE} where the system does not tell, as in a root folder that is no
+   *     mount point (chroot)
+   */
+  public static long room(Path file) {
+    try {
+      return Files.getFileStore(file).getUsableSpace();
+    } catch (IOException e) {
+      return Long.MAX_VALUE; // writing will show
     }
   }
 

@@ -6,22 +6,27 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.Comparator;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A GPT-2 checkpoint on disk, open for reading. The weights are mapped, not loaded: opening takes
- * milliseconds at any size, and a tensor's bytes come in when they are read.
+ * milliseconds at any size, unless a head is stored that the config ties, which is compared; a
+ * tensor's bytes come in when they are read.
  *
  * <p>An open checkpoint is whole: every tensor that the config calls for is there, in a type that
  * can be read and in the right shape, under Hugging Face's names without the {@code transformer.}
@@ -30,6 +35,16 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Checkpoint implements AutoCloseable {
   private static final int DIGEST_CHUNK = 1 << 18;
+  private static final String WTE = "wte.weight";
+
+  private static final Pattern SHARD = Pattern.compile("-[0-9]{5}-of-[0-9]{5}\\.");
+
+  /** Files that are called as models are and are none: what trainers keep beside the weights. */
+  private static final Pattern NO_MODEL =
+      Pattern.compile(
+          Pattern.quote(LlmCTokenizer.FILE_NAME)
+              + "|(optimizer|scheduler|scaler|training_args|rng_state|random_states|adapter_model)"
+              + "[^/]*|meta\\.pkl");
 
   private final Path source;
   private final Arena arena;
@@ -39,28 +54,151 @@ public final class Checkpoint implements AutoCloseable {
   private final List<String> ignored;
   private final Optional<Vocabulary> vocabulary;
   private final List<String> notes;
+  private final Optional<HfConfig> hf;
+  private final Optional<Path> adapter;
 
   private Checkpoint(
-      Path source, Arena arena, CheckpointReader.Contents contents, @Nullable Activation activation)
+      Path source,
+      Arena arena,
+      CheckpointReader.Contents contents,
+      @Nullable Activation activation,
+      @Nullable Adapter adapter)
       throws CheckpointException {
     this.source = source;
     this.arena = arena;
-    this.config =
-        activation == null ? contents.config() : contents.config().withActivation(activation);
-    this.files = List.copyOf(contents.files());
+    this.adapter = Optional.ofNullable(adapter).map(Adapter::folder);
+    List<MappedFile> all = new ArrayList<>(contents.files());
+    if (adapter != null) {
+      all.add(adapter.file());
+    }
+    this.files = List.copyOf(all);
     this.vocabulary = contents.vocabulary();
-    this.notes =
-        contents.notes().stream()
-            .filter(note -> activation == null || !note.equals(CheckpointReader.ERF_ASSUMED))
-            .toList();
-    Map<String, CheckpointReader.Entry> stored = byCanonicalName(contents.tensors());
+    this.hf = contents.hf();
+    Path file = files.isEmpty() ? source : files.getFirst().path();
+    Anchor anchor =
+        Anchor.of(contents.tensors().stream().map(CheckpointReader.Entry::name).toList(), file);
+    Map<String, CheckpointReader.Entry> stored = byCanonicalName(contents.tensors(), anchor);
+    tieHead(stored);
+    if (adapter != null) {
+      adapter.merge(stored);
+    }
+    this.config = config(contents.config(), activation, adapter == null ? null : stored.get(WTE));
     checkLayers(stored);
     this.tensors = Collections.unmodifiableMap(needed(stored));
     this.ignored =
         contents.tensors().stream()
             .map(CheckpointReader.Entry::name)
-            .filter(name -> !tensors.containsKey(Gpt2Layout.canonical(name)))
+            .filter(name -> isIgnored(anchor.canonical(name)))
             .toList();
+    List<String> said = new ArrayList<>(contents.notes());
+    if (activation != null) {
+      said.remove(CheckpointReader.ERF_ASSUMED);
+    }
+    if (adapter == null) {
+      noteHead(said);
+    } else {
+      said.addAll(adapter.notes());
+    }
+    noteIgnored(anchor, said);
+    this.notes = List.copyOf(said);
+  }
+
+  /**
+   * The config with what the user and an adapter change about it.
+   *
+   * @param wte the table of embeddings that an adapter left, which may have gained rows; or null
+   */
+  private static Gpt2Config config(
+      Gpt2Config base, @Nullable Activation activation, CheckpointReader.@Nullable Entry wte)
+      throws CheckpointException {
+    Gpt2Config config = activation == null ? base : base.withActivation(activation);
+    if (wte == null || wte.shape().size() != 2 || wte.shape().getFirst() == base.vocabSize()) {
+      return config;
+    }
+    try {
+      return config.withVocabulary(Math.toIntExact(wte.shape().getFirst()));
+    } catch (IllegalArgumentException | ArithmeticException e) {
+      throw new CheckpointException("%s: %s".formatted(wte.file(), e.getMessage()), e);
+    }
+  }
+
+  /**
+   * A head and wte that are one tensor in the file, under one name or both, become wte alone: torch
+   * saves both names, and other programs keep either.
+   */
+  private void tieHead(Map<String, CheckpointReader.Entry> stored) {
+    CheckpointReader.Entry head = stored.get(Gpt2Layout.HEAD);
+    CheckpointReader.Entry wte = stored.get(WTE);
+    if (head == null) {
+      return;
+    }
+    if (wte == null && tied()) {
+      stored.put(WTE, head);
+      stored.remove(Gpt2Layout.HEAD);
+    } else if (wte != null && isSame(head, wte)) {
+      stored.remove(Gpt2Layout.HEAD);
+    }
+  }
+
+  private boolean tied() {
+    return hf.map(HfConfig::tied).orElse(true);
+  }
+
+  private static boolean isSame(CheckpointReader.Entry a, CheckpointReader.Entry b) {
+    return a.data() != null
+        && b.data() != null
+        && a.shape().equals(b.shape())
+        && a.dtype().equals(b.dtype())
+        && a.data().getClass() == b.data().getClass()
+        && a.data().stored().address() == b.data().stored().address()
+        && a.data().stored().byteSize() == b.data().stored().byteSize();
+  }
+
+  /** What a head that was tied here is not worth saying of. */
+  private boolean isIgnored(String name) {
+    return !tensors.containsKey(name) && !name.equals(Gpt2Layout.HEAD);
+  }
+
+  /** Where Hugging Face's config and the stored tensors say different things of the head. */
+  private void noteHead(List<String> to) {
+    if (hf.isEmpty()) {
+      return;
+    }
+    if (!tied() && !has(Gpt2Layout.HEAD)) {
+      to.add(
+          "the config says that the head is not tied, but there is no lm_head.weight: wte.weight"
+              + " serves as the head");
+    } else if (tied() && has(Gpt2Layout.HEAD) && differ(tensor(Gpt2Layout.HEAD), tensor(WTE))) {
+      to.add(
+          "the config ties the head to wte.weight, but lm_head.weight is stored with other values:"
+              + " it is used, as transformers 5 does; transformers 4 uses wte.weight");
+    }
+  }
+
+  private static boolean differ(StoredTensor a, StoredTensor b) {
+    try (Arena one = Arena.ofConfined()) {
+      return a.dtype() == b.dtype()
+          ? a.data(one).mismatch(b.data(one)) != -1
+          : Comparison.of(a, b, a.name()).at() >= 0;
+    }
+  }
+
+  private void noteIgnored(Anchor anchor, List<String> to) {
+    List<String> others =
+        ignored.stream().filter(name -> !Gpt2Layout.isBuffer(anchor.canonical(name))).toList();
+    if (others.isEmpty()) {
+      return;
+    }
+    String first = StrictJson.shown(others.getFirst());
+    Optional<String> classifier = others.stream().filter(Gpt2Layout::isClassifier).findFirst();
+    to.add(
+        classifier.isPresent()
+            ? "%s belongs to a classifier's head, which is not used: the model runs as a language model"
+                .formatted(StrictJson.shown(classifier.get()))
+            : others.size() == 1
+                ? "%s is stored beside the model and not used".formatted(first)
+                : "%d tensors are stored beside the model and not used, such as %s"
+                    .formatted(others.size(), first));
   }
 
   /**
@@ -80,15 +218,39 @@ public final class Checkpoint implements AutoCloseable {
    * @param activation what the model is run with, whatever the checkpoint says; null for what it
    *     says
    */
-  @SuppressWarnings("MustBeClosedChecker") // the checkpoint keeps the arena open
   public static Checkpoint open(Path source, @Nullable Activation activation)
       throws CheckpointException {
+    return open(source, activation, null);
+  }
+
+  /**
+   * Likewise. The folder of a LoRA adapter opens the base that it names, if that is a path, and is
+   * merged with it.
+   *
+   * @param adapter the folder of a LoRA adapter to merge; null for none
+   */
+  @SuppressWarnings("MustBeClosedChecker") // the checkpoint keeps the arena open
+  public static Checkpoint open(
+      Path source, @Nullable Activation activation, @Nullable Path adapter)
+      throws CheckpointException {
+    Path base = source;
+    Path merged = adapter;
+    if (adapter == null && isAdapter(source)) {
+      base = adapterBase(source);
+      merged = source;
+    }
     Arena arena = Arena.ofShared();
     boolean opened = false;
     try {
-      MappedFile file = MappedFile.open(locate(source), arena);
+      MappedFile file = MappedFile.open(locate(base), arena);
       CheckpointReader.Contents contents = readerOf(file).read(file, arena);
-      Checkpoint checkpoint = new Checkpoint(source, arena, contents, activation);
+      Checkpoint checkpoint =
+          new Checkpoint(
+              base,
+              arena,
+              contents,
+              activation,
+              merged == null ? null : Adapter.open(merged, arena));
       opened = true;
       return checkpoint;
     } finally {
@@ -96,6 +258,68 @@ public final class Checkpoint implements AutoCloseable {
         arena.close();
       }
     }
+  }
+
+  /**
+   * Whether this is the folder of a LoRA adapter, which needs a base.
+   *
+   * @throws CheckpointException if a model's weights are there as well, so that the user has to say
+   *     what to open
+   */
+  public static boolean isAdapter(Path source) throws CheckpointException {
+    if (!Files.isDirectory(source) || !Adapter.isIn(source)) {
+      return false;
+    }
+    for (String name : CheckpointReader.fixedNames()) {
+      if (Files.isRegularFile(source.resolve(name))) {
+        throw new CheckpointException(
+            "%s holds a model (%s) and an adapter: give the one as the model and the other with --adapter"
+                .formatted(source, name));
+      }
+    }
+    return true;
+  }
+
+  /**
+   * What an adapter calls its base: a path, or a model's name with or without {@code @REVISION}.
+   */
+  public static String adapterBaseName(Path adapter) throws CheckpointException {
+    return AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME))
+        .base()
+        .orElseThrow(
+            () ->
+                new CheckpointException(
+                    "%s names no base_model_name_or_path: give the base as the model, and --adapter %s"
+                        .formatted(adapter.resolve(AdapterConfig.FILE_NAME), adapter)));
+  }
+
+  /**
+   * The base of an adapter where it is named by its path, as it is or from the adapter's folder.
+   */
+  public static Optional<Path> adapterBasePath(Path adapter) throws CheckpointException {
+    Optional<String> base = AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME)).basePath();
+    try {
+      if (base.isPresent()) {
+        for (Path path : List.of(Path.of(base.get()), adapter.resolve(base.get()))) {
+          if (exists(path) && !isAdapter(path)) {
+            return Optional.of(path);
+          }
+        }
+      }
+    } catch (InvalidPathException e) {
+      return Optional.empty(); // a name that can't be a path
+    }
+    return Optional.empty();
+  }
+
+  private static Path adapterBase(Path adapter) throws CheckpointException {
+    String name = adapterBaseName(adapter);
+    return adapterBasePath(adapter)
+        .orElseThrow(
+            () ->
+                new CheckpointException(
+                    "%s is an adapter of %s, which is not here: give that as the model, and --adapter %s"
+                        .formatted(adapter, StrictJson.shown(name), adapter)));
   }
 
   /** Whether there is something of this path, or TensorFlow's files whose names begin so. */
@@ -106,7 +330,9 @@ public final class Checkpoint implements AutoCloseable {
   private static Path locate(Path source) throws CheckpointException {
     List<String> names =
         CheckpointReader.FORMATS.stream().flatMap(format -> format.fileNames().stream()).toList();
-    String wanted = String.join(" or ", new LinkedHashSet<>(names));
+    Set<String> known = new LinkedHashSet<>(CheckpointReader.fixedNames());
+    names.stream().filter(name -> name.startsWith("*")).forEach(known::add);
+    String wanted = String.join(" or ", known);
     if (!Files.exists(source)) {
       if (exists(source)) { // TensorFlow names a checkpoint by what its files' names begin with
         return Path.of(source + TensorFlowReader.INDEX);
@@ -124,8 +350,13 @@ public final class Checkpoint implements AutoCloseable {
         return file;
       }
     }
-    for (String name : names) {
-      List<Path> found = name.startsWith("*") ? filesNamed(name, source) : List.of();
+    for (String name : patterns(names)) {
+      List<Path> found = filesNamed(name, source);
+      if (found.size() > 1 && found.stream().allMatch(Checkpoint::isShard)) {
+        throw new CheckpointException(
+            "%s holds %s and other parts, but no index of them: copy or download it again"
+                .formatted(source, found.getFirst().getFileName()));
+      }
       if (found.size() > 1) {
         throw new CheckpointException(
             "%s holds %s and %s; say which"
@@ -135,14 +366,27 @@ public final class Checkpoint implements AutoCloseable {
         return found.getFirst();
       }
     }
-    throw new CheckpointException("%s holds no %s".formatted(source, wanted));
+    throw new CheckpointException(
+        ForeignReader.inFolder(source).orElse("%s holds no %s".formatted(source, wanted)));
+  }
+
+  /** Those with a star, an index before the shards that it names. */
+  private static List<String> patterns(List<String> names) {
+    return names.stream()
+        .filter(name -> name.contains("*"))
+        .sorted(Comparator.comparing(name -> !name.endsWith(".json")))
+        .toList();
+  }
+
+  private static boolean isShard(Path file) {
+    return SHARD.matcher(file.getFileName().toString()).find();
   }
 
   private static List<Path> filesNamed(String pattern, Path folder) throws CheckpointException {
     List<Path> found = new ArrayList<>();
     try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, pattern)) {
       for (Path file : files) {
-        if (!file.endsWith(LlmCTokenizer.FILE_NAME)) { // ends as models do and is none
+        if (!NO_MODEL.matcher(file.getFileName().toString()).matches()) {
           found.add(file);
         }
       }
@@ -163,14 +407,15 @@ public final class Checkpoint implements AutoCloseable {
   }
 
   private static Map<String, CheckpointReader.Entry> byCanonicalName(
-      List<CheckpointReader.Entry> entries) throws CheckpointException {
+      List<CheckpointReader.Entry> entries, Anchor anchor) throws CheckpointException {
     Map<String, CheckpointReader.Entry> byName = new LinkedHashMap<>();
     for (CheckpointReader.Entry entry : entries) {
-      String name = Gpt2Layout.canonical(entry.name());
+      String name = anchor.canonical(entry.name());
       if (!Gpt2Layout.isBuffer(name) && byName.put(name, entry) != null) {
         throw new CheckpointException(
-            "%s holds %s with and without the prefix transformer."
-                .formatted(entry.file(), StrictJson.shown(name)));
+            "%s holds %s with and without the prefix %s"
+                .formatted(
+                    entry.file(), StrictJson.shown(name), StrictJson.shown(anchor.prefix())));
       }
     }
     return byName;
@@ -202,7 +447,9 @@ public final class Checkpoint implements AutoCloseable {
     return needed;
   }
 
-  private CheckpointException missing(String name, Map<String, CheckpointReader.Entry> stored) {
+  private CheckpointException missing(String name, Map<String, CheckpointReader.Entry> stored)
+      throws CheckpointException {
+    OtherModels.refuse(files.isEmpty() ? source : files.getFirst().path(), stored.keySet());
     String hint =
         stored.isEmpty()
             ? "it holds no weights at all"
@@ -238,9 +485,12 @@ public final class Checkpoint implements AutoCloseable {
   private static TensorData dataOf(CheckpointReader.Entry entry) throws CheckpointException {
     if (entry.data() == null) {
       throw new CheckpointException(
-          "%s: %s is stored as %s; readable are F64, F32, F16, BF16 and ggml's Q and K types"
+          "%s: %s is stored as %s; readable are F64, F32, F16, BF16 and ggml's %s"
               .formatted(
-                  entry.file(), StrictJson.shown(entry.name()), StrictJson.shown(entry.dtype())));
+                  entry.file(),
+                  StrictJson.shown(entry.name()),
+                  StrictJson.shown(entry.dtype()),
+                  GgmlType.blockTypes()));
     }
     return entry.data();
   }
@@ -278,6 +528,20 @@ public final class Checkpoint implements AutoCloseable {
     return ignored;
   }
 
+  /**
+   * Where the end tokens of {@link #config} are from: the name of a file, or what else says so, as
+   * the end of a sentence.
+   */
+  public String endsFrom() {
+    return hf.map(HfConfig::endsFrom)
+        .orElseGet(() -> String.valueOf(files.getFirst().path().getFileName()));
+  }
+
+  /** The generation_config.json beside the weights, if there is one. */
+  public Optional<Path> generationConfig() {
+    return hf.flatMap(HfConfig::generation);
+  }
+
   /** The tokenizer that came with the weights, in formats that carry one. */
   public Optional<Vocabulary> vocabulary() {
     return vocabulary;
@@ -288,9 +552,14 @@ public final class Checkpoint implements AutoCloseable {
     return notes;
   }
 
-  /** What was given to {@link #open}. */
+  /** What was given to {@link #open}; of an adapter that was given so, its base. */
   public Path source() {
     return source;
+  }
+
+  /** The folder of the adapter that was merged. */
+  public Optional<Path> adapter() {
+    return adapter;
   }
 
   /** The files that hold the weights: one, or the shards in the order of their names. */

@@ -24,7 +24,7 @@ interface CheckpointReader {
           new LlmCReader(),
           new PyTorchReader(),
           new GgmlReader(),
-          new OnnxReader());
+          new ForeignReader());
 
   /** The note of a format that doesn't say which GELU its models have; not for one who chose. */
   String ERF_ASSUMED =
@@ -32,8 +32,8 @@ interface CheckpointReader {
           + " today's nanoGPT; --activation gelu_new takes the tanh form";
 
   /**
-   * What its file is called in a model's folder, likeliest first; {@code *.gguf} is any with that
-   * ending, if there is but one.
+   * What its file is called in a model's folder, likeliest first. Of a name with a star, {@code
+   * *.gguf}, a folder may hold one file only.
    */
   List<String> fileNames();
 
@@ -41,7 +41,7 @@ interface CheckpointReader {
   static List<String> fixedNames() {
     return FORMATS.stream()
         .flatMap(format -> format.fileNames().stream())
-        .filter(name -> !name.startsWith("*"))
+        .filter(name -> !name.contains("*"))
         .toList();
   }
 
@@ -64,23 +64,40 @@ interface CheckpointReader {
    * @param files the files that hold the weights
    * @param vocabulary the tokenizer, of formats that carry one
    * @param notes for the user: what the format leaves open and was assumed, one sentence each
+   * @param hf what the files of Hugging Face's beside the weights say, of formats that go by them
    */
   record Contents(
       Gpt2Config config,
       List<Entry> tensors,
       List<MappedFile> files,
       Optional<Vocabulary> vocabulary,
-      List<String> notes) {
+      List<String> notes,
+      Optional<HfConfig> hf) {
+    /** Of a format that says all about the model in its own files. */
+    Contents(
+        Gpt2Config config,
+        List<Entry> tensors,
+        List<MappedFile> files,
+        Optional<Vocabulary> vocabulary,
+        List<String> notes) {
+      this(config, tensors, files, vocabulary, notes, Optional.empty());
+    }
+
     /** Of a format that says all about the model and nothing about its tokenizer. */
     Contents(Gpt2Config config, List<Entry> tensors, List<MappedFile> files) {
       this(config, tensors, files, Optional.empty(), List.of());
+    }
+
+    /** Of Hugging Face's formats. */
+    Contents(HfConfig hf, List<Entry> tensors, List<MappedFile> files) {
+      this(hf.config(), tensors, files, Optional.empty(), hf.notes(), Optional.of(hf));
     }
   }
 
   /**
    * A tensor as it is stored, of any type and for any use.
    *
-   * @param name Hugging Face's, with or without {@code transformer.}
+   * @param name Hugging Face's, with anything in front of it
    * @param dtype as in the file, not necessarily a {@link DType}
    * @param shape extents, outermost first; of matrices [in, out]
    * @param data null if it is of a type that can't be read, which matters only if it is needed

@@ -86,7 +86,7 @@ public record Comparison(List<String> settings, List<Difference> tensors) {
     return checkpoint.tensor(tied ? "wte.weight" : name);
   }
 
-  private static Difference of(StoredTensor a, StoredTensor b, String name) {
+  static Difference of(StoredTensor a, StoredTensor b, String name) {
     double largest = 0;
     long at = -1;
     int size = (int) Math.min(PIECE, a.elements());

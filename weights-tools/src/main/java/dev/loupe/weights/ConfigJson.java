@@ -2,14 +2,18 @@ package dev.loupe.weights;
 
 import com.google.gson.GsonBuilder;
 import com.google.gson.JsonArray;
+import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
@@ -18,7 +22,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Source: {@code GPT2Config} in {@code configuration_gpt2.py} of Hugging Face transformers.
  * {@code reorder_and_upcast_attn} and dropout are left aside: they don't change what a forward pass
- * in f32 computes.
+ * in f32 computes. So are settings of training and of other heads.
  */
 final class ConfigJson {
   static final String FILE_NAME = "config.json";
@@ -40,10 +44,31 @@ final class ConfigJson {
           "scale_attn_by_inverse_layer_idx",
           "bos_token_id",
           "eos_token_id",
+          "tie_word_embeddings",
+          "pruned_heads",
+          "quantization_config",
           "add_cross_attention");
 
-  /** A field's value: what kind it is, and its text where it is a number or a string. */
-  private record Value(JsonToken kind, String text) {
+  /** Other names that transformers knows fields by; where both are given, these count there. */
+  private static final Map<String, String> ALIASES =
+      Map.of(
+          "hidden_size", "n_embd",
+          "num_hidden_layers", "n_layer",
+          "num_attention_heads", "n_head",
+          "max_position_embeddings", "n_positions");
+
+  /**
+   * A field's value.
+   *
+   * @param text of a number, a string or a flag
+   * @param items of an array of token ids; of another array or an object one element, or none if
+   *     there is nothing in it
+   */
+  private record Value(JsonToken kind, String text, List<Value> items) {
+    Value(JsonToken kind, String text) {
+      this(kind, text, List.of());
+    }
+
     @Override
     public String toString() {
       return switch (kind) {
@@ -58,6 +83,7 @@ final class ConfigJson {
 
   private final Path file;
   private final Map<String, Value> values;
+  private final List<String> notes = new ArrayList<>();
 
   private ConfigJson(Path file, Map<String, Value> values) {
     this.file = file;
@@ -69,7 +95,7 @@ final class ConfigJson {
    *
    * @throws CheckpointException if it isn't one, or describes what isn't a GPT-2 decoder
    */
-  static Gpt2Config read(Path file) throws CheckpointException {
+  static HfConfig read(Path file) throws CheckpointException {
     try (Arena arena = Arena.ofConfined()) {
       MappedFile mapped = MappedFile.open(file, arena);
       if (mapped.bytes().byteSize() > MAX_BYTES) {
@@ -88,7 +114,7 @@ final class ConfigJson {
     StrictJson.beginObject(in, file.toString());
     while (in.hasNext()) {
       String name = in.nextName();
-      if (!FIELDS.contains(name)) {
+      if (!FIELDS.contains(name) && !ALIASES.containsKey(name)) {
         in.skipValue();
       } else if (values.put(name, value(in, name.equals("eos_token_id"))) != null) {
         throw new CheckpointException("%s gives %s twice".formatted(file, name));
@@ -98,21 +124,13 @@ final class ConfigJson {
     return values;
   }
 
-  /** The value that comes next; of a list, where one may stand, its first element. */
   private static Value value(JsonReader in, boolean maybeList) throws IOException {
     JsonToken kind = in.peek();
-    if (kind == JsonToken.BEGIN_ARRAY && maybeList) {
-      in.beginArray();
-      Value first = in.hasNext() ? value(in, false) : new Value(kind, "");
-      while (in.hasNext()) {
-        in.skipValue();
-      }
-      in.endArray();
-      return first;
-    }
     return switch (kind) {
       case NUMBER, STRING -> new Value(kind, in.nextString());
       case BOOLEAN -> new Value(kind, Boolean.toString(in.nextBoolean()));
+      case BEGIN_ARRAY -> array(in, maybeList);
+      case BEGIN_OBJECT -> object(in);
       default -> {
         in.skipValue();
         yield new Value(kind, "");
@@ -120,7 +138,53 @@ final class ConfigJson {
     };
   }
 
-  private Gpt2Config config() throws CheckpointException {
+  private static Value array(JsonReader in, boolean all) throws IOException {
+    List<Value> items = new ArrayList<>();
+    in.beginArray();
+    while (in.hasNext()) {
+      if (all) {
+        items.add(value(in, false));
+      } else {
+        items = List.of(new Value(in.peek(), ""));
+        in.skipValue();
+      }
+    }
+    in.endArray();
+    return new Value(JsonToken.BEGIN_ARRAY, "", items);
+  }
+
+  private static Value object(JsonReader in) throws IOException {
+    List<Value> items = List.of();
+    in.beginObject();
+    while (in.hasNext()) {
+      Value name = new Value(JsonToken.NAME, in.nextName());
+      Value value = value(in, false);
+      if (value.kind() != JsonToken.BEGIN_ARRAY || !value.items().isEmpty()) {
+        items = List.of(name); // of the heads to prune, a layer without any doesn't count
+      }
+    }
+    in.endObject();
+    return new Value(JsonToken.BEGIN_OBJECT, "", items);
+  }
+
+  /** Puts the values of other names where the fields' own are. */
+  private void resolveAliases() {
+    ALIASES.forEach(
+        (alias, name) -> {
+          Value value = values.get(alias);
+          if (value == null || value.kind() == JsonToken.NULL) {
+            return;
+          }
+          Value own = values.put(name, value);
+          if (own != null && !own.equals(value)) {
+            notes.add(
+                "%s says %s %s and %s %s: the latter counts, as in transformers"
+                    .formatted(FILE_NAME, name, own, alias, value));
+          }
+        });
+  }
+
+  private void refuseOtherKinds() throws CheckpointException {
     String modelType = string("model_type", "gpt2");
     if (!modelType.equals("gpt2")) {
       throw new CheckpointException(
@@ -131,22 +195,45 @@ final class ConfigJson {
       throw new CheckpointException(
           file + " has add_cross_attention true; only a decoder without it can be used");
     }
+    Value pruned = values.get("pruned_heads");
+    if (pruned != null && !pruned.items().isEmpty()) {
+      throw new CheckpointException(
+          file
+              + " has pruned_heads: its layers lack heads, and only models with all of their heads"
+              + " can be used");
+    }
+    if (isGiven("quantization_config")) {
+      throw new CheckpointException(
+          file
+              + " has a quantization_config: its weights are quantised in a way that is not read;"
+              + " save the model dequantised");
+    }
+  }
+
+  private HfConfig config() throws CheckpointException {
+    resolveAliases();
+    refuseOtherKinds();
     int nEmbd = whole("n_embd");
     int vocabSize = whole("vocab_size");
+    List<Integer> bos = tokenIds("bos_token_id", vocabSize);
     try {
-      return new Gpt2Config(
-          whole("n_layer"),
-          whole("n_head"),
-          nEmbd,
-          whole(isGiven("n_positions") ? "n_positions" : "n_ctx"),
-          vocabSize,
-          isGiven("n_inner") ? whole("n_inner") : Math.clamp(4L * nEmbd, 0, 1 << 30),
-          Activation.named(string("activation_function", "gelu_new")),
-          real("layer_norm_epsilon", 1e-5f),
-          flag("scale_attn_weights", true),
-          flag("scale_attn_by_inverse_layer_idx", false),
-          tokenId("bos_token_id", vocabSize),
-          tokenId("eos_token_id", vocabSize));
+      Gpt2Config config =
+          new Gpt2Config(
+              whole("n_layer"),
+              whole("n_head"),
+              nEmbd,
+              whole(isGiven("n_positions") ? "n_positions" : "n_ctx"),
+              vocabSize,
+              isGiven("n_inner") ? whole("n_inner") : Math.clamp(4L * nEmbd, 0, 1 << 30),
+              Activation.named(string("activation_function", "gelu_new")),
+              real("layer_norm_epsilon", 1e-5f),
+              flag("scale_attn_weights", true),
+              flag("scale_attn_by_inverse_layer_idx", false),
+              bos.isEmpty() ? -1 : bos.getFirst(),
+              tokenIds("eos_token_id", vocabSize));
+      String endsFrom = values.containsKey("eos_token_id") ? FILE_NAME : "transformers' default";
+      return new HfConfig(
+          config, flag("tie_word_embeddings", true), endsFrom, Optional.empty(), notes);
     } catch (IllegalArgumentException e) {
       throw new CheckpointException(file + ": " + e.getMessage(), e);
     }
@@ -210,22 +297,20 @@ final class ConfigJson {
     return number.intValue();
   }
 
-  /**
-   * -1 for an explicit null. The default stands in many configs whose vocabulary is smaller than
-   * GPT-2's, because transformers writes it into every config that doesn't set the field: there it
-   * means nothing.
-   */
-  private int tokenId(String name, int vocabSize) throws CheckpointException {
+  /** None for an explicit null, GPT-2's where the field is missing. */
+  private List<Integer> tokenIds(String name, int vocabSize) throws CheckpointException {
     Value value = values.get(name);
-    int id;
+    List<Long> ids = new ArrayList<>();
     if (value == null) {
-      id = Gpt2Config.END_OF_TEXT;
-    } else if (value.kind() == JsonToken.NULL) {
-      id = -1;
-    } else {
-      id = whole(name, value);
+      ids.add((long) Gpt2Config.END_OF_TEXT);
+    } else if (value.kind() == JsonToken.BEGIN_ARRAY && name.equals("eos_token_id")) {
+      for (Value item : value.items()) {
+        ids.add((long) whole(name, item));
+      }
+    } else if (value.kind() != JsonToken.NULL) {
+      ids.add((long) whole(name, value));
     }
-    return id == Gpt2Config.END_OF_TEXT && id >= vocabSize ? -1 : id;
+    return TokenIds.known("%s: %s".formatted(FILE_NAME, name), ids, vocabSize, notes);
   }
 
   private CheckpointException wrong(String name, @Nullable Value value, String expected) {
@@ -264,7 +349,10 @@ final class ConfigJson {
     json.addProperty("scale_attn_weights", config.scaleAttnWeights());
     json.addProperty("scale_attn_by_inverse_layer_idx", config.scaleAttnByInverseLayerIdx());
     json.addProperty("bos_token_id", config.bosTokenId() < 0 ? null : config.bosTokenId());
-    json.addProperty("eos_token_id", config.eosTokenId() < 0 ? null : config.eosTokenId());
+    JsonArray ends = new JsonArray();
+    config.eosTokenIds().forEach(ends::add);
+    json.add(
+        "eos_token_id", ends.isEmpty() ? JsonNull.INSTANCE : ends.size() == 1 ? ends.get(0) : ends);
     return json;
   }
 

@@ -23,7 +23,8 @@ import java.util.Objects;
  * </pre>
  *
  * <p>Those of 256 elements ("K") have a scale s, and some a minimum, for each group of 16 or 32: d
- * s q - m min, or d s (q - middle) without a minimum.
+ * s q - m min, or d s (q - middle) without a minimum. IQ4_XS is d s VALUES[q], IQ3_S d s and a
+ * magnitude of {@link Iq3Grid} with its sign.
  *
  * <p>Source: ggml's src/ggml-common.h and the {@code dequantize_row} functions of
  * src/ggml-quants.c, whose order of operations this follows, to the same bits.
@@ -72,8 +73,7 @@ final class GgmlBlocks implements TensorData {
     List<Long> given = transposed ? shape.reversed() : shape;
     GgmlType type = GgmlType.numbered(number);
     if (type == null) {
-      String unknown = "ggml's type " + Integer.toUnsignedString(number);
-      return new CheckpointReader.Entry(name, unknown, given, null, file);
+      return new CheckpointReader.Entry(name, GgmlType.nameOf(number), given, null, file);
     }
     long columns = shape.isEmpty() ? 1 : shape.getLast();
     if (columns % type.blockElements() != 0) {
@@ -180,6 +180,8 @@ final class GgmlBlocks implements TensorData {
       case Q4_K -> q4(block, i);
       case Q5_K -> q5(block, i);
       case Q6_K -> q6(block, i);
+      case IQ3_S -> iq3(block, i);
+      case IQ4_XS -> iq4(block, i);
       case F64, F32, F16, BF16 -> throw new IllegalStateException(type + " has no blocks");
     };
   }
@@ -266,5 +268,22 @@ final class GgmlBlocks implements TensorData {
     int low = bits(block, i / 128 * 64 + i % 64, i % 128 / 64 * 4, 15);
     int q = low + 16 * twoBits(block + 128, i) - 32;
     return half(block + 208) * signed(block + 192 + i / 16) * q;
+  }
+
+  /** d, 64 bytes of entries in the grid, 8 of their ninth bits, 32 of signs, 4 of 4-bit scales. */
+  private float iq3(long block, int i) {
+    int entry = bits(block + 2, i / 4, 0, 255) | (bits(block + 66, i / 32, i / 4 % 8, 1) << 8);
+    float scaled = half(block) * (1 + 2 * bits(block + 106, i / 64, i / 32 % 2 * 4, 15));
+    float magnitude = scaled * Iq3Grid.magnitude(entry, i % 4);
+    return bits(block + 74, i / 8, i % 8, 1) == 0 ? magnitude : -magnitude;
+  }
+
+  /** d, the upper two bits of 6-bit scales (u16), 4 bytes of the four others, 128 of elements. */
+  private float iq4(long block, int i) {
+    int group = i / 32;
+    int low = bits(block + 4, group / 2, group % 2 * 4, 15);
+    int high = bits(block + 2, group / 4, group % 4 * 2, 3);
+    int q = nibble(block + 8 + 16L * group, i % 32);
+    return half(block) * (low + 16 * high - 32) * VALUES[q];
   }
 }

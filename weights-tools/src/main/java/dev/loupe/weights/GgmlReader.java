@@ -113,8 +113,8 @@ final class GgmlReader implements CheckpointReader {
     if (type == null) { // so its size is not known, nor where the next one begins
       throw in.damaged(
           in.at(),
-          "%s has the unknown type %s"
-              .formatted(StrictJson.shown(name), Integer.toUnsignedString(number)));
+          "%s is stored as %s, which is not read"
+              .formatted(StrictJson.shown(name), GgmlType.nameOf(number)));
     }
     if (type.blockElements() > 1 && version != VERSION) {
       throw new CheckpointException(

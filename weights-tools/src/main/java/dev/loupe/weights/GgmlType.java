@@ -3,6 +3,7 @@ package dev.loupe.weights;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Locale;
+import java.util.Map;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -36,12 +37,44 @@ public enum GgmlType {
   Q6_K(14, 256, 210),
   /** Blocks of 32 weights, each one of 16 values. */
   IQ4_NL(20, 32, 18),
+  /** Blocks of 256 weights: signs, and magnitudes in fours out of 512 quadruples. */
+  IQ3_S(21, 256, 110),
+  /** Blocks of 256 weights as those of IQ4_NL, in groups of 32 with scales of 6 bits. */
+  IQ4_XS(23, 256, 136),
   /** IEEE 754 binary64. */
   F64(28, 1, 8),
   /** The upper half of a binary32. */
   BF16(30, 1, 2);
 
   private static final int LARGEST = 127;
+
+  private static final Map<Integer, String> OTHERS =
+      Map.ofEntries(
+          Map.entry(4, "Q4_2"),
+          Map.entry(5, "Q4_3"),
+          Map.entry(9, "Q8_1"),
+          Map.entry(15, "Q8_K"),
+          Map.entry(16, "IQ2_XXS"),
+          Map.entry(17, "IQ2_XS"),
+          Map.entry(18, "IQ3_XXS"),
+          Map.entry(19, "IQ1_S"),
+          Map.entry(22, "IQ2_S"),
+          Map.entry(24, "I8"),
+          Map.entry(25, "I16"),
+          Map.entry(26, "I32"),
+          Map.entry(27, "I64"),
+          Map.entry(29, "IQ1_M"),
+          Map.entry(31, "Q4_0_4_4"),
+          Map.entry(32, "Q4_0_4_8"),
+          Map.entry(33, "Q4_0_8_8"),
+          Map.entry(34, "TQ1_0"),
+          Map.entry(35, "TQ2_0"),
+          Map.entry(36, "IQ4_NL_4_4"),
+          Map.entry(37, "IQ4_NL_4_8"),
+          Map.entry(38, "IQ4_NL_8_8"),
+          Map.entry(39, "MXFP4"),
+          Map.entry(40, "NVFP4"),
+          Map.entry(41, "Q1_0"));
 
   private final int number;
   private final int blockElements;
@@ -80,6 +113,21 @@ public enum GgmlType {
       }
     }
     return null;
+  }
+
+  /** The names of those in blocks, for messages. */
+  static String blockTypes() {
+    return Arrays.stream(values())
+        .filter(type -> type.blockElements > 1)
+        .map(GgmlType::name)
+        .collect(Collectors.joining(", "));
+  }
+
+  /** What ggml calls the type with this number, which may be one that can't be read. */
+  static String nameOf(int number) {
+    GgmlType readable = numbered(number);
+    String name = readable == null ? OTHERS.get(number) : readable.name();
+    return "ggml's type " + (name == null ? Integer.toUnsignedString(number) : name);
   }
 
   @Override

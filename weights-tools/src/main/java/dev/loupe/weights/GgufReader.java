@@ -6,10 +6,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
+import java.util.Set;
 
 /**
  * llama.cpp's GGUF, versions 2 and 3, with a GPT-2 in it, from F64 to blocks of 2 bits. What the
@@ -27,6 +29,13 @@ final class GgufReader implements CheckpointReader {
   private static final int DEFAULT_ALIGNMENT = 32;
   private static final float DEFAULT_EPSILON = 1e-5f;
   private static final long NO_TOKEN = -1;
+
+  /** Where a model stops: the ends of a text, of a turn, of a message. */
+  static final List<String> END_TOKENS =
+      List.of(
+          "tokenizer.ggml.eos_token_id",
+          "tokenizer.ggml.eot_token_id",
+          "tokenizer.ggml.eom_token_id");
 
   @Override
   public List<String> fileNames() {
@@ -138,6 +147,12 @@ final class GgufReader implements CheckpointReader {
       throw new CheckpointException(file + " has no gpt2.attention.head_count");
     }
     try {
+      List<Integer> bos =
+          tokens(
+              metadata,
+              List.of("tokenizer.ggml.bos_token_id"),
+              Math.toIntExact(wte.getFirst()),
+              notes);
       return new Gpt2Config(
           Math.toIntExact(metadata.whole("gpt2.block_count").orElse(layers(rows))),
           Math.toIntExact(heads.getAsLong()),
@@ -149,11 +164,24 @@ final class GgufReader implements CheckpointReader {
           (float) metadata.real("gpt2.attention.layer_norm_epsilon").orElse(DEFAULT_EPSILON),
           true,
           false,
-          Math.toIntExact(metadata.whole("tokenizer.ggml.bos_token_id").orElse(NO_TOKEN)),
-          Math.toIntExact(metadata.whole("tokenizer.ggml.eos_token_id").orElse(NO_TOKEN)));
+          bos.isEmpty() ? -1 : bos.getFirst(),
+          tokens(metadata, END_TOKENS, Math.toIntExact(wte.getFirst()), notes));
     } catch (IllegalArgumentException | ArithmeticException e) {
       throw new CheckpointException("%s: %s".formatted(file, e.getMessage()), e);
     }
+  }
+
+  /** The tokens that these fields name, those of the vocabulary. */
+  private static List<Integer> tokens(
+      GgufMetadata metadata, List<String> fields, int vocabSize, List<String> notes)
+      throws CheckpointException {
+    Set<Integer> tokens = new LinkedHashSet<>();
+    for (String field : fields) {
+      List<Long> ids = new ArrayList<>();
+      metadata.whole(field).ifPresent(ids::add);
+      tokens.addAll(TokenIds.known(field, ids, vocabSize, notes));
+    }
+    return List.copyOf(tokens);
   }
 
   private static List<Long> shape(String name, Map<String, Row> rows, Path file)
@@ -210,7 +238,30 @@ final class GgufReader implements CheckpointReader {
               : id == end ? Vocabulary.Kind.SPECIAL : Vocabulary.Kind.NORMAL;
       vocabulary.add(new Vocabulary.Token(tokens.get(id), kind));
     }
-    return Optional.of(new Vocabulary(vocabulary, merges));
+    long unknown = metadata.whole("tokenizer.ggml.unknown_token_id").orElse(NO_TOKEN);
+    return Optional.of(
+        new Vocabulary(
+            vocabulary,
+            merges,
+            front(metadata, tokens.size(), notes),
+            unknown < 0 || unknown >= tokens.size() ? -1 : (int) unknown));
+  }
+
+  /** The id that add_bos_token puts in front of a text, or -1. What stands behind is not put. */
+  private static int front(GgufMetadata metadata, int tokens, List<String> notes)
+      throws CheckpointException {
+    if (metadata.whole("tokenizer.ggml.add_space_prefix").orElse(0) != 0) {
+      notes.add("add_space_prefix is set, which a tokenizer of GPT-2's kind does not follow");
+    }
+    if (metadata.whole("tokenizer.ggml.add_bos_token").orElse(0) == 0) {
+      return -1;
+    }
+    long bos = metadata.whole("tokenizer.ggml.bos_token_id").orElse(NO_TOKEN);
+    if (bos < 0 || bos >= tokens) {
+      notes.add("add_bos_token is set, but bos_token_id names no token: nothing is put in front");
+      return -1;
+    }
+    return (int) bos;
   }
 
   /** Of GGUF's numbers; 2 stands for what is unknown, 6 for a byte. */

@@ -1,5 +1,7 @@
 package dev.loupe.weights;
 
+import java.util.List;
+
 /**
  * What a config.json says about the maths of a GPT-2 model. C = nEmbd, H = nHead, D = C / H, L =
  * nLayer, V = vocabSize.
@@ -15,7 +17,8 @@ package dev.loupe.weights;
  * @param scaleAttnWeights whether scores are divided by sqrt(D)
  * @param scaleAttnByInverseLayerIdx whether scores of layer l are divided by l + 1 as well
  * @param bosTokenId where an empty prompt starts; -1 if the config has none
- * @param eosTokenId where generation stops; -1 if the config has none
+ * @param eosTokenIds where generation stops: at the first of these, in the order in which the model
+ *     names them; none if it names none
  */
 public record Gpt2Config(
     int nLayer,
@@ -29,7 +32,7 @@ public record Gpt2Config(
     boolean scaleAttnWeights,
     boolean scaleAttnByInverseLayerIdx,
     int bosTokenId,
-    int eosTokenId) {
+    List<Integer> eosTokenIds) {
 
   // Far beyond any GPT-2, low enough that 3 C, 4 C and the number of tensors fit an int.
   private static final int MAX_LAYERS = 4096;
@@ -40,6 +43,7 @@ public record Gpt2Config(
   static final int END_OF_TEXT = 50256;
 
   public Gpt2Config {
+    eosTokenIds = List.copyOf(eosTokenIds);
     between("n_layer", nLayer, MAX_LAYERS);
     between("n_head", nHead, MAX_WIDTH);
     between("n_embd", nEmbd, MAX_WIDTH);
@@ -55,7 +59,42 @@ public record Gpt2Config(
           "layer_norm_epsilon %s is not between 0 and 1".formatted(layerNormEpsilon));
     }
     tokenId("bos_token_id", bosTokenId, vocabSize);
-    tokenId("eos_token_id", eosTokenId, vocabSize);
+    for (int id : eosTokenIds) {
+      tokenId("eos_token_id", id, vocabSize);
+    }
+  }
+
+  /**
+   * With one end token at most.
+   *
+   * @param eosTokenId where generation stops; -1 for nowhere
+   */
+  public Gpt2Config(
+      int nLayer,
+      int nHead,
+      int nEmbd,
+      int nPositions,
+      int vocabSize,
+      int nInner,
+      Activation activation,
+      float layerNormEpsilon,
+      boolean scaleAttnWeights,
+      boolean scaleAttnByInverseLayerIdx,
+      int bosTokenId,
+      int eosTokenId) {
+    this(
+        nLayer,
+        nHead,
+        nEmbd,
+        nPositions,
+        vocabSize,
+        nInner,
+        activation,
+        layerNormEpsilon,
+        scaleAttnWeights,
+        scaleAttnByInverseLayerIdx,
+        bosTokenId,
+        eosTokenId == -1 ? List.of() : List.of(eosTokenId));
   }
 
   /**
@@ -97,7 +136,41 @@ public record Gpt2Config(
         scaleAttnWeights,
         scaleAttnByInverseLayerIdx,
         bosTokenId,
-        eosTokenId);
+        eosTokenIds);
+  }
+
+  /** The same with other tokens that begin and end a text. */
+  Gpt2Config withTokens(int bos, List<Integer> ends) {
+    return new Gpt2Config(
+        nLayer,
+        nHead,
+        nEmbd,
+        nPositions,
+        vocabSize,
+        nInner,
+        activation,
+        layerNormEpsilon,
+        scaleAttnWeights,
+        scaleAttnByInverseLayerIdx,
+        bos,
+        ends);
+  }
+
+  /** The same with another number of rows; it has all tokens that begin and end a text. */
+  Gpt2Config withVocabulary(int rows) {
+    return new Gpt2Config(
+        nLayer,
+        nHead,
+        nEmbd,
+        nPositions,
+        rows,
+        nInner,
+        activation,
+        layerNormEpsilon,
+        scaleAttnWeights,
+        scaleAttnByInverseLayerIdx,
+        bosTokenId,
+        eosTokenIds);
   }
 
   /** The first {@code layers} of the model. */
@@ -114,7 +187,7 @@ public record Gpt2Config(
         scaleAttnWeights,
         scaleAttnByInverseLayerIdx,
         bosTokenId,
-        eosTokenId);
+        eosTokenIds);
   }
 
   /** The same weights cut into another number of heads; it divides nEmbd. */
@@ -131,7 +204,12 @@ public record Gpt2Config(
         scaleAttnWeights,
         scaleAttnByInverseLayerIdx,
         bosTokenId,
-        eosTokenId);
+        eosTokenIds);
+  }
+
+  /** Whether generation stops after this token. */
+  public boolean isEnd(int id) {
+    return eosTokenIds.contains(id);
   }
 
   /** Width of one head, D. */
@@ -153,7 +231,7 @@ public record Gpt2Config(
   }
 
   private static void tokenId(String name, int id, int vocabSize) {
-    if (id < -1 || id >= vocabSize) {
+    if (id < (name.startsWith("bos") ? -1 : 0) || id >= vocabSize) {
       throw new IllegalArgumentException(
           "%s %d is outside the vocabulary of %d".formatted(name, id, vocabSize));
     }

@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 
 /**
@@ -65,6 +66,12 @@ public final class Gpt2Gguf {
     if (config.scaleAttnByInverseLayerIdx()) {
       throw refused("scale_attn_by_inverse_layer_idx", true, false);
     }
+    if (config.eosTokenIds().size() > GgufReader.END_TOKENS.size()) {
+      throw new CheckpointException(
+          "%s: its model ends at any of %d tokens, and GGUF has fields for %d"
+              .formatted(
+                  checkpoint.source(), config.eosTokenIds().size(), GgufReader.END_TOKENS.size()));
+    }
     if (vocabulary.tokens().size() > config.vocabSize()) {
       throw new CheckpointException(
           "%s: the tokenizer has %d tokens and the model %d: they do not belong together"
@@ -89,6 +96,8 @@ public final class Gpt2Gguf {
     GgufWriter.Metadata metadata =
         new GgufWriter.Metadata()
             .put("general.architecture", "gpt2")
+            .put("general.type", "model")
+            .put("general.size_label", sizeLabel(checkpoint.parameters()))
             .put("general.name", String.valueOf(checkpoint.source().getFileName()))
             .put("general.file_type", fileType(type))
             .put("general.quantization_version", 2)
@@ -111,14 +120,32 @@ public final class Gpt2Gguf {
             "tokenizer.ggml.token_type",
             tokens.stream().map(token -> number(token.kind())).toList())
         .putStrings("tokenizer.ggml.merges", vocabulary.merges())
-        .put("tokenizer.ggml.add_bos_token", false);
-    if (config.bosTokenId() >= 0) {
-      metadata.put("tokenizer.ggml.bos_token_id", config.bosTokenId());
+        .put("tokenizer.ggml.add_bos_token", vocabulary.front() >= 0);
+    int bos = vocabulary.front() >= 0 ? vocabulary.front() : config.bosTokenId();
+    if (bos >= 0) {
+      metadata.put("tokenizer.ggml.bos_token_id", bos);
     }
-    if (config.eosTokenId() >= 0) {
-      metadata.put("tokenizer.ggml.eos_token_id", config.eosTokenId());
+    for (int i = 0; i < config.eosTokenIds().size(); i++) {
+      metadata.put(GgufReader.END_TOKENS.get(i), config.eosTokenIds().get(i));
+    }
+    if (vocabulary.unknown() >= 0) {
+      metadata.put("tokenizer.ggml.unknown_token_id", vocabulary.unknown());
     }
     return metadata;
+  }
+
+  /** The number of weights as llama.cpp writes it into the names of files: 124M, 1.6B. */
+  private static String sizeLabel(long weights) {
+    double value = weights / 1e3;
+    char unit = 'K';
+    for (char next : new char[] {'M', 'B', 'T'}) {
+      if (value < 999.5) {
+        break;
+      }
+      value /= 1e3;
+      unit = next;
+    }
+    return String.format(Locale.ROOT, value < 9.95 ? "%.1f%c" : "%.0f%c", value, unit);
   }
 
   /** llama.cpp's number of a file whose matrices are of this type. */

@@ -18,6 +18,12 @@ final class Gpt2Layout {
   /** The causal mask and its fill value, which older checkpoints store beside the weights. */
   private static final Pattern BUFFER = Pattern.compile("h\\.[0-9]+\\.attn\\.(bias|masked_bias)");
 
+  /**
+   * Of GPT2ForSequenceClassification, ForTokenClassification, ForQuestionAnswering, DoubleHeads.
+   */
+  private static final Pattern CLASSIFIER =
+      Pattern.compile("(^|\\.)(score|classifier|qa_outputs|multiple_choice_head|v_head)\\.");
+
   private Gpt2Layout() {}
 
   /**
@@ -52,9 +58,14 @@ final class Gpt2Layout {
     shapes.put(name + ".bias", List.of(weight.getLast()));
   }
 
-  /** The name without {@code transformer.}, which official files lack and most others have. */
-  static String canonical(String name) {
-    return name.startsWith(PREFIX) ? name.substring(PREFIX.length()) : name;
+  /** Whether it is the head's name, with anything in front of it. */
+  static boolean isHead(String name) {
+    return name.equals(HEAD) || name.endsWith("." + HEAD);
+  }
+
+  /** Whether a tensor belongs to a head that judges texts instead of continuing them. */
+  static boolean isClassifier(String name) {
+    return CLASSIFIER.matcher(name).find();
   }
 
   /** The name with {@code transformer.}, as {@code GPT2LMHeadModel} saves it. */

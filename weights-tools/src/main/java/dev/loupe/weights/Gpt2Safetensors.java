@@ -8,17 +8,20 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * A checkpoint as Hugging Face transformers wants its GPT-2: a folder with config.json,
- * model.safetensors and tokenizer.json. A head that repeats {@code wte} is left out.
+ * model.safetensors and tokenizer.json, and the generation_config.json of a model that has one. A
+ * head that repeats {@code wte} is left out.
  */
 public final class Gpt2Safetensors {
   private static final String ENDING = ".safetensors";
-  private static final String TOKENIZER = "tokenizer.json";
   private static final int PIECE = 1 << 20; // elements that are rounded at a time
 
   private final Checkpoint checkpoint;
@@ -35,7 +38,7 @@ public final class Gpt2Safetensors {
    * Writes the files, in memory of one tensor.
    *
    * @param dtype of all tensors; if there is none, each keeps its own (F32 if it is quantised)
-   * @param tokenizer what tokenizer.json will be
+   * @param others further files by their names: those of the tokenizer
    * @param target a folder, or a new file whose name ends in {@code .safetensors}; the other files
    *     go beside it
    * @param progress hears bytes of tensor data
@@ -46,7 +49,7 @@ public final class Gpt2Safetensors {
   public static void write(
       Checkpoint checkpoint,
       Optional<DType> dtype,
-      Optional<byte[]> tokenizer,
+      Map<String, byte[]> others,
       Path target,
       Progress progress)
       throws IOException {
@@ -60,8 +63,14 @@ public final class Gpt2Safetensors {
       RandomCheckpoint.refuseExisting(folder);
     }
     Path config = folder.resolve(ConfigJson.FILE_NAME);
-    Path words = folder.resolve(TOKENIZER);
-    for (Path file : List.of(weights, config, words)) {
+    Map<Path, byte[]> files = new LinkedHashMap<>();
+    others.forEach((name, content) -> files.put(folder.resolve(name), content));
+    Optional<Path> generation = checkpoint.generationConfig();
+    if (generation.isPresent()) {
+      byte[] settings = Files.readAllBytes(generation.get());
+      files.put(folder.resolve(GenerationJson.FILE_NAME), settings);
+    }
+    for (Path file : Stream.concat(Stream.of(weights, config), files.keySet().stream()).toList()) {
       if (Files.exists(file)) {
         throw new IOException(file + " exists already; give a new name or delete it");
       }
@@ -72,8 +81,7 @@ public final class Gpt2Safetensors {
     }
     boolean whole = false;
     try {
-      new Gpt2Safetensors(checkpoint, dtype.orElse(null))
-          .write(weights, config, words, tokenizer, progress);
+      new Gpt2Safetensors(checkpoint, dtype.orElse(null)).write(weights, config, files, progress);
       whole = true;
     } finally {
       if (!whole && isNew) {
@@ -82,8 +90,7 @@ public final class Gpt2Safetensors {
     }
   }
 
-  private void write(
-      Path weights, Path config, Path words, Optional<byte[]> tokenizer, Progress progress)
+  private void write(Path weights, Path config, Map<Path, byte[]> others, Progress progress)
       throws IOException {
     boolean tied = Inspection.of(checkpoint).head() != Inspection.Head.SEPARATE;
     List<StoredTensor> tensors = new ArrayList<>(checkpoint.tensors());
@@ -94,19 +101,26 @@ public final class Gpt2Safetensors {
             .toList();
     String text = ConfigJson.text(checkpoint.config(), entries.getFirst().dtype(), tied);
     long total = entries.stream().mapToLong(SafetensorsWriter.Entry::bytes).sum();
-    try (AtomicFile configFile = AtomicFile.create(config);
-        AtomicFile tokenizerFile = AtomicFile.create(words);
-        SafetensorsWriter out = SafetensorsWriter.create(weights, entries)) {
-      configFile.stream().write(text.getBytes(UTF_8));
-      tokenizerFile.stream().write(tokenizer.orElse(new byte[0]));
+    List<AtomicFile> small = new ArrayList<>();
+    Map<Path, byte[]> contents = new LinkedHashMap<>(others);
+    contents.put(config, text.getBytes(UTF_8));
+    try (SafetensorsWriter out = SafetensorsWriter.create(weights, entries)) {
+      for (Map.Entry<Path, byte[]> content : contents.entrySet()) {
+        AtomicFile file = AtomicFile.create(content.getKey());
+        small.add(file);
+        file.stream().write(content.getValue());
+      }
       for (StoredTensor tensor : tensors) {
         write(tensor, out, total, progress);
       }
-      configFile.commit();
-      if (tokenizer.isPresent()) {
-        tokenizerFile.commit();
+      for (AtomicFile file : small) {
+        file.commit();
       }
       out.commit(); // last: without the weights nobody takes the folder for a model
+    } finally {
+      for (AtomicFile file : small) {
+        file.close();
+      }
     }
   }
 

@@ -36,7 +36,7 @@ public final class HfTokenizer {
       addedTokens(json, vocabulary.tokens());
       json.name("normalizer").nullValue();
       byteLevel(json, "pre_tokenizer");
-      json.name("post_processor").nullValue();
+      postProcessor(json, vocabulary);
       byteLevel(json, "decoder");
       model(json, vocabulary);
       json.endObject();
@@ -53,6 +53,43 @@ public final class HfTokenizer {
     json.name("trim_offsets").value(true);
     json.name("use_regex").value(true);
     json.endObject();
+  }
+
+  /** Puts the vocabulary's front token before a text, if it has one. */
+  private static void postProcessor(JsonWriter json, Vocabulary vocabulary) throws IOException {
+    json.name("post_processor");
+    if (vocabulary.front() < 0) {
+      json.nullValue();
+      return;
+    }
+    String token = vocabulary.tokens().get(vocabulary.front()).spelling();
+    json.beginObject();
+    json.name("type").value("TemplateProcessing");
+    json.name("single").beginArray();
+    templateToken(json, token);
+    templateText(json, "A", 0);
+    json.endArray();
+    json.name("pair").beginArray();
+    templateToken(json, token);
+    templateText(json, "A", 0);
+    templateText(json, "B", 1);
+    json.endArray();
+    json.name("special_tokens").beginObject();
+    json.name(token).beginObject();
+    json.name("id").value(token);
+    json.name("ids").beginArray().value(vocabulary.front()).endArray();
+    json.name("tokens").beginArray().value(token).endArray();
+    json.endObject().endObject().endObject();
+  }
+
+  private static void templateToken(JsonWriter json, String token) throws IOException {
+    json.beginObject().name("SpecialToken").beginObject();
+    json.name("id").value(token).name("type_id").value(0).endObject().endObject();
+  }
+
+  private static void templateText(JsonWriter json, String name, int type) throws IOException {
+    json.beginObject().name("Sequence").beginObject();
+    json.name("id").value(name).name("type_id").value(type).endObject().endObject();
   }
 
   private static void addedTokens(JsonWriter json, List<Vocabulary.Token> tokens)

@@ -12,6 +12,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeSet;
+import java.util.stream.Collectors;
 
 /**
  * What a checkpoint holds and what running it takes.
@@ -23,6 +24,7 @@ import java.util.TreeSet;
  * @param tensors the model's tensors, in the order of the forward pass
  * @param ignored what else is stored, as it is named there
  * @param head where the output head comes from
+ * @param endsFrom where the end tokens come from: a file's name
  * @param sha256 of the weights, if it was computed; see {@link Checkpoint#sha256}
  */
 public record Inspection(
@@ -33,6 +35,7 @@ public record Inspection(
     List<Tensor> tensors,
     List<String> ignored,
     Head head,
+    String endsFrom,
     Optional<String> sha256) {
   private static final int[] CONTEXTS = {128, 256, 512, 1024, 2048, 4096, 8192};
   private static final String LAYER = "h\\.[0-9]+\\.";
@@ -111,6 +114,7 @@ public record Inspection(
         tensors,
         checkpoint.ignored(),
         headOf(checkpoint),
+        checkpoint.endsFrom(),
         sha256);
   }
 
@@ -191,8 +195,8 @@ public record Inspection(
         "  n_positions %d   vocab_size %d   bos %s   eos %s\n",
         config.nPositions(),
         config.vocabSize(),
-        token(config.bosTokenId()),
-        token(config.eosTokenId()));
+        config.bosTokenId() < 0 ? "none" : config.bosTokenId(),
+        ends());
     out.format(
         "  %s   layer_norm_epsilon %s\n",
         config.activation().configName(), Float.toString(config.layerNormEpsilon()));
@@ -268,6 +272,7 @@ public record Inspection(
     dtypes().forEach(types::add);
     json.add("dtypes", types);
     json.add("config", ConfigJson.fields(config));
+    json.addProperty("eos_from", endsFrom);
     JsonArray table = new JsonArray();
     for (Tensor t : tensors) {
       JsonObject row = new JsonObject();
@@ -306,8 +311,15 @@ public record Inspection(
     return memory;
   }
 
-  private static String token(int id) {
-    return id < 0 ? "none" : Integer.toString(id);
+  private String ends() {
+    return config.eosTokenIds().isEmpty()
+        ? "none"
+        : "%s (%s)"
+            .formatted(
+                config.eosTokenIds().stream()
+                    .map(String::valueOf)
+                    .collect(Collectors.joining(", ")),
+                endsFrom);
   }
 
   /** Bytes in the binary unit that leaves one to four digits before the point. */

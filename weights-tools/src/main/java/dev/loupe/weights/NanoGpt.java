@@ -22,7 +22,6 @@ import java.util.Set;
  * karpathy/nanoGPT.
  */
 final class NanoGpt {
-  private static final String COMPILED = "_orig_mod."; // what torch.compile puts before names
   private static final String META = "meta.pkl";
   private static final Set<String> LINEAR =
       Set.of("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj");
@@ -100,20 +99,10 @@ final class NanoGpt {
         "%s: its model_args have no %s that makes sense".formatted(file.file().path(), name));
   }
 
-  private Map<String, TorchTensor> asConv1D() throws CheckpointException {
+  private Map<String, TorchTensor> asConv1D() {
     Map<String, TorchTensor> tensors = new LinkedHashMap<>();
-    for (Map.Entry<String, TorchTensor> stored : model.entrySet()) {
-      String name =
-          stored.getKey().startsWith(COMPILED)
-              ? stored.getKey().substring(COMPILED.length())
-              : stored.getKey();
-      TorchTensor tensor = isLinear(name) ? stored.getValue().transposed() : stored.getValue();
-      if (tensors.put(name, tensor) != null) {
-        throw new CheckpointException(
-            "%s holds %s with and without the prefix %s"
-                .formatted(file.file().path(), StrictJson.shown(name), COMPILED));
-      }
-    }
+    model.forEach(
+        (name, tensor) -> tensors.put(name, isLinear(name) ? tensor.transposed() : tensor));
     return tensors;
   }
 
@@ -121,19 +110,21 @@ final class NanoGpt {
     return LINEAR.stream().anyMatch(linear -> name.endsWith("." + linear + ".weight"));
   }
 
-  private void addBiases(List<CheckpointReader.Entry> entries, Gpt2Config config, Arena arena) {
-    Set<String> stored = new HashSet<>();
-    entries.forEach(entry -> stored.add(Gpt2Layout.canonical(entry.name())));
+  private void addBiases(List<CheckpointReader.Entry> entries, Gpt2Config config, Arena arena)
+      throws CheckpointException {
     Path path = file.file().path();
+    Set<String> stored = new HashSet<>();
+    entries.forEach(entry -> stored.add(entry.name()));
+    String prefix = Anchor.of(stored, path).prefix();
     MemorySegment zeros = DenseData.zeros(4L * config.nEmbd(), arena).stored(); // the longest bias
     Gpt2Layout.shapes(config, false)
         .forEach(
             (name, shape) -> {
-              if (name.endsWith(".bias") && !stored.contains(name)) {
+              if (name.endsWith(".bias") && !stored.contains(prefix + name)) {
                 long bytes = shape.getFirst() * DType.F32.bytes();
                 entries.add(
                     CheckpointReader.Entry.dense(
-                        name, "F32", shape, zeros.asSlice(0, bytes), path));
+                        prefix + name, "F32", shape, zeros.asSlice(0, bytes), path));
               }
             });
   }

@@ -165,7 +165,7 @@ final class PickleMachine {
         List<Object> name = popFrom(stack.size() - 2);
         push(objects.global(string(name.getFirst()), string(name.getLast())));
       }
-      case 'R' -> {
+      case 'R', 0x81 -> { // REDUCE, and NEWOBJ, which makes an object of a class
         List<Object> call = popFrom(stack.size() - 2);
         push(objects.call(call.getFirst(), list(call.getLast())));
       }

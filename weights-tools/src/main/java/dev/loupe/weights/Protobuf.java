@@ -1,5 +1,8 @@
 package dev.loupe.weights;
 
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+
 /**
  * The fields of a protobuf message, one after the other, as they are stored. What a field means,
  * and that unknown ones are passed over, is for the caller.
@@ -71,6 +74,17 @@ final class Protobuf {
   Protobuf message() throws CheckpointException {
     expect(LENGTH, "a message");
     return new Protobuf(file, what, value, value + length);
+  }
+
+  /** The field's value, bytes of any length. */
+  byte[] bytes() throws CheckpointException {
+    expect(LENGTH, "bytes");
+    return file.bytes().asSlice(value, length).toArray(ValueLayout.JAVA_BYTE);
+  }
+
+  /** The field's value, text in UTF-8. */
+  String string() throws CheckpointException {
+    return new String(bytes(), StandardCharsets.UTF_8);
   }
 
   private void expect(int expected, String kind) throws CheckpointException {

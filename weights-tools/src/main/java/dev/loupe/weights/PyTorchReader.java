@@ -7,16 +7,24 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * PyTorch's files (.bin, .pt, .pth): a dict of Hugging Face's tensors with a config.json beside the
- * file, or a checkpoint of {@link NanoGpt}.
+ * PyTorch's files (.bin, .pt, .pth, .ckpt, .pkl): a dict of Hugging Face's tensors, at any level of
+ * what was saved, with a config.json beside the file; or a checkpoint of {@link NanoGpt}.
  */
 final class PyTorchReader implements CheckpointReader {
   static final String FILE_NAME = "pytorch_model.bin";
-  private static final String PREFIXED_WTE = "transformer.wte.weight";
 
   @Override
   public List<String> fileNames() {
-    return List.of(FILE_NAME, "ckpt.pt", "model.pt", "model.pth");
+    return List.of(
+        FILE_NAME,
+        "ckpt.pt",
+        "model.pt",
+        "model.pth",
+        "pytorch_model.*.bin",
+        "*.pt",
+        "*.pth",
+        "*.ckpt",
+        "*.pkl");
   }
 
   @Override
@@ -30,10 +38,7 @@ final class PyTorchReader implements CheckpointReader {
     Optional<NanoGpt> nano = NanoGpt.in(torch);
     return nano.isPresent()
         ? nano.get().contents(arena)
-        : new Contents(
-            ConfigJson.read(file.path().resolveSibling(ConfigJson.FILE_NAME)),
-            entries(torch),
-            List.of(file));
+        : new Contents(HfConfig.beside(file.path()), entries(torch), List.of(file));
   }
 
   /**
@@ -46,29 +51,15 @@ final class PyTorchReader implements CheckpointReader {
   }
 
   private static List<Entry> entries(TorchFile torch) throws CheckpointException {
-    Map<String, Object> root = torch.root();
-    Map<String, TorchTensor> tensors = TorchFile.tensors(root);
-    if (tensors.isEmpty()) {
-      throw new CheckpointException(
-          "%s holds a dict without tensors%s"
-              .formatted(
-                  torch.file().path(),
-                  root.isEmpty()
-                      ? ""
-                      : "; it starts with " + StrictJson.shown(root.keySet().iterator().next())));
-    }
-    return entries(torch, tensors);
+    return entries(torch, StateDict.of(torch));
   }
 
-  /** These tensors, without a head that is wte itself: torch saves both names for one tensor. */
+  /** These tensors as entries. */
   static List<Entry> entries(TorchFile torch, Map<String, TorchTensor> tensors)
       throws CheckpointException {
-    TorchTensor wte = tensors.getOrDefault(PREFIXED_WTE, tensors.get("wte.weight"));
     List<Entry> entries = new ArrayList<>();
     for (Map.Entry<String, TorchTensor> tensor : tensors.entrySet()) {
-      if (!tensor.getKey().equals(Gpt2Layout.HEAD) || !tensor.getValue().equals(wte)) {
-        entries.add(torch.entry(tensor.getKey(), tensor.getValue()));
-      }
+      entries.add(torch.entry(tensor.getKey(), tensor.getValue()));
     }
     return entries;
   }

@@ -35,7 +35,7 @@ public final class RandomCheckpoint {
   /** The sizes of the published models, and a tiny one. */
   public enum Size {
     /** 0.2 million parameters: opens and runs at once. */
-    TINY("tiny", 2, 2, 64, 128, 1024),
+    TINY("tiny", 3, 2, 64, 128, 1024),
     /** 124 million parameters. */
     GPT2("gpt2", 12, 12, 768, 1024, 50257),
     /** 355 million parameters. */

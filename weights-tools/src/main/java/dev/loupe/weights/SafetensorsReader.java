@@ -41,7 +41,7 @@ final class SafetensorsReader implements CheckpointReader {
 
   @Override
   public List<String> fileNames() {
-    return List.of(FILE_NAME);
+    return List.of(FILE_NAME, "*.safetensors"); // model.fp16.safetensors, for one
   }
 
   @Override
@@ -56,8 +56,7 @@ final class SafetensorsReader implements CheckpointReader {
   @Override
   public Contents read(MappedFile file, Arena arena) throws CheckpointException {
     List<Entry> tensors = entries(file);
-    return new Contents(
-        ConfigJson.read(file.path().resolveSibling(ConfigJson.FILE_NAME)), tensors, List.of(file));
+    return new Contents(HfConfig.beside(file.path()), tensors, List.of(file));
   }
 
   /**

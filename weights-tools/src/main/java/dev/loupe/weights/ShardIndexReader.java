@@ -26,8 +26,10 @@ final class ShardIndexReader implements CheckpointReader {
 
   @Override
   public List<String> fileNames() {
-    return List.of(
-        SafetensorsReader.FILE_NAME + ".index.json", PyTorchReader.FILE_NAME + ".index.json");
+    String safetensors = SafetensorsReader.FILE_NAME + ".index.";
+    String torch = PyTorchReader.FILE_NAME + ".index.";
+    return List.of( // with a star those of a variant, model.safetensors.index.fp16.json
+        safetensors + "json", torch + "json", safetensors + "*.json", torch + "*.json");
   }
 
   @Override
@@ -44,7 +46,7 @@ final class ShardIndexReader implements CheckpointReader {
     }
     SortedMap<String, List<String>> byShard =
         StrictJson.parse(index.path().toString(), index.bytes(), in -> byShard(in, index.path()));
-    Gpt2Config config = ConfigJson.read(index.path().resolveSibling(ConfigJson.FILE_NAME));
+    HfConfig config = HfConfig.beside(index.path());
     List<Entry> tensors = new ArrayList<>();
     List<MappedFile> files = new ArrayList<>();
     for (Map.Entry<String, List<String>> shard : byShard.entrySet()) {
@@ -59,6 +61,9 @@ final class ShardIndexReader implements CheckpointReader {
       }
       for (String name : shard.getValue()) {
         Entry entry = stored.get(name);
+        if (entry == null && config.tied() && Gpt2Layout.isHead(name)) {
+          continue; // a tied head may be named and not stored
+        }
         if (entry == null) {
           throw new CheckpointException(
               "%s has no %s, which %s says it holds"

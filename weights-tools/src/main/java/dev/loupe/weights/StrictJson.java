@@ -1,5 +1,7 @@
 package dev.loupe.weights;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
+
 import com.google.gson.Strictness;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
@@ -12,13 +14,19 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Reads JSON that may be hostile: RFC 8259 to the letter, valid UTF-8, nested at most {@value
  * #DEEPEST} levels, no string over {@value #LONGEST_STRING} bytes (and, by Gson, no number over
  * 1,023 characters), so that neither stack nor heap can run out.
+ *
+ * <p>One thing is allowed beyond the RFC, because Python's json writes it: NaN, Infinity and
+ * -Infinity as values. They are given as strings of that text, so a field that calls for a number
+ * refuses them.
  */
 final class StrictJson {
   private static final int DEEPEST = 32;
@@ -99,6 +107,15 @@ final class StrictJson {
     return value;
   }
 
+  /** Takes a whole number of either sign that fits a long, or says what is wrong with it. */
+  static long whole(JsonReader in, String what) throws IOException {
+    Long value = in.peek() == JsonToken.NUMBER ? wholeNumber(in.nextString()) : null;
+    if (value == null) {
+      throw new CheckpointException(what + " is not a whole number of at most 18 digits");
+    }
+    return value;
+  }
+
   /** The value of a JSON number without fraction or exponent and of at most 18 digits, or null. */
   static @Nullable Long wholeNumber(String text) {
     return WHOLE_NUMBER.matcher(text).matches() ? Long.valueOf(text) : null;
@@ -121,10 +138,18 @@ final class StrictJson {
     return text.codePointCount(0, text.length()) > LONGEST_SHOWN ? shown + "..." : shown.toString();
   }
 
-  /** The bytes of a segment; refuses to go on in a string that is too long. */
+  /**
+   * The bytes of a segment, with Python's NaN and infinities in quotes; refuses to go on in a
+   * string that is too long.
+   */
   private static final class BoundedStrings extends InputStream {
+    private static final List<byte[]> NOT_FINITE =
+        Stream.of("NaN", "Infinity", "-Infinity").map(text -> text.getBytes(US_ASCII)).toList();
+
     private final String what;
     private final MemorySegment bytes;
+    private byte[] quoted = {}; // what comes before the byte at hand
+    private int given; // bytes of it
     private long at;
     private boolean inString;
     private boolean escaped;
@@ -143,16 +168,38 @@ final class StrictJson {
 
     @Override
     public int read(byte[] to, int offset, int count) throws IOException {
-      int n = (int) Math.min(count, bytes.byteSize() - at);
-      if (n == 0) {
-        return count == 0 ? 0 : -1;
+      int n = 0;
+      while (n < count && (given < quoted.length || at < bytes.byteSize())) {
+        if (given < quoted.length) {
+          to[offset + n++] = quoted[given++];
+          continue;
+        }
+        byte b = bytes.get(ValueLayout.JAVA_BYTE, at);
+        if (!inString && (b == 'N' || b == 'I' || b == '-') && quote()) {
+          continue;
+        }
+        track(b);
+        to[offset + n++] = b;
+        at++;
       }
-      MemorySegment.copy(bytes, ValueLayout.JAVA_BYTE, at, to, offset, n);
-      at += n;
-      for (int i = offset; i < offset + n; i++) {
-        track(to[i]);
+      return n == 0 && count > 0 ? -1 : n;
+    }
+
+    /** Steps over a number that is not finite, to be given in quotes; false if there is none. */
+    private boolean quote() {
+      for (byte[] text : NOT_FINITE) {
+        if (bytes.byteSize() - at >= text.length
+            && bytes.asSlice(at, text.length).mismatch(MemorySegment.ofArray(text)) == -1) {
+          quoted = new byte[text.length + 2];
+          quoted[0] = '"';
+          System.arraycopy(text, 0, quoted, 1, text.length);
+          quoted[text.length + 1] = '"';
+          given = 0;
+          at += text.length;
+          return true;
+        }
       }
-      return n;
+      return false;
     }
 
     private void track(byte b) throws CheckpointException {

@@ -130,7 +130,7 @@ final class TensorFlowReader implements CheckpointReader {
       }
       int[] values = StrictJson.parse(file.toString(), mapped.bytes(), in -> hparams(in, file));
       return Gpt2Config.openAi(
-          values[3], values[4], values[2], values[1], values[0], Gpt2Config.END_OF_TEXT);
+          values[4], values[3], values[2], values[1], values[0], Gpt2Config.END_OF_TEXT);
     } catch (IllegalArgumentException e) {
       throw new CheckpointException(file + ": " + e.getMessage(), e);
     }

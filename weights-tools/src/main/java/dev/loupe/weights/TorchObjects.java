@@ -16,7 +16,18 @@ import java.util.regex.Pattern;
  * <p>Source: {@code torch/_utils.py} and {@code torch/serialization.py} of PyTorch.
  */
 final class TorchObjects {
-  private static final String DICT = "collections.OrderedDict";
+  private static final Set<String> DICTS =
+      Set.of(
+          "collections.OrderedDict",
+          // of Lightning's versions: its hyper_parameters
+          "lightning_fabric.utilities.data.AttributeDict",
+          "lightning.fabric.utilities.data.AttributeDict",
+          "pytorch_lightning.utilities.parsing.AttributeDict");
+
+  /** Programs whose own types in a file tell that it is theirs. */
+  private static final Map<String, String> PROGRAMS =
+      Map.of("megatron", "Megatron-LM", "fairseq", "fairseq");
+
   private static final Set<String> TENSORS =
       Set.of("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2");
   private static final Set<String> PARAMETERS =
@@ -28,6 +39,7 @@ final class TorchObjects {
           "numpy.core.multiarray.scalar",
           "numpy._core.multiarray.scalar",
           "numpy.dtype",
+          "argparse.Namespace",
           "_codecs.encode",
           "torch.Size",
           "torch.device",
@@ -68,15 +80,23 @@ final class TorchObjects {
    */
   Object global(String module, String name) {
     String full = module + "." + name;
-    if (full.equals(DICT)
+    if (DICTS.contains(full)
         || TENSORS.contains(full)
         || PARAMETERS.contains(full)
         || VALUES.contains(full)
         || !dtype(full).isEmpty()) {
       return new Global(full);
     }
+    int dot = module.indexOf('.');
+    String program = PROGRAMS.get(dot < 0 ? module : module.substring(0, dot));
     throw new IllegalArgumentException(
-        "a call for %s, which no weights need: refused".formatted(StrictJson.shown(full)));
+        "a call for %s, %s"
+            .formatted(
+                StrictJson.shown(full),
+                program == null
+                    ? "which no weights need: refused"
+                    : "so it is a checkpoint of %s: convert it to Hugging Face's format first"
+                        .formatted(program)));
   }
 
   /** The elements' type in a storage of this type, or nothing if it is none. */
@@ -94,7 +114,7 @@ final class TorchObjects {
     if (!(callee instanceof Global(String name))) {
       throw new IllegalArgumentException("a call of what can't be called");
     }
-    if (name.equals(DICT)) {
+    if (DICTS.contains(name)) {
       return dict(arguments);
     }
     if (TENSORS.contains(name)) {

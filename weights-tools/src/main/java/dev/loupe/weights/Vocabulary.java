@@ -9,10 +9,17 @@ import java.util.List;
  * @param merges {@code "left right"} in GPT-2's byte alphabet, the first that applies first. If
  *     there are none, a text is cut into the longest tokens from its beginning on: so a vocabulary
  *     of characters gives a token for each.
+ * @param front id of the token that belongs in front of every text, -1 if there is none
+ * @param unknown id of the token for what has no other, -1 if there is none or it is not known
  */
-public record Vocabulary(List<Token> tokens, List<String> merges) {
+public record Vocabulary(List<Token> tokens, List<String> merges, int front, int unknown) {
   /** GPT-2's own, of a checkpoint that was trained with it and doesn't carry it: without tokens. */
   public static final Vocabulary GPT2 = new Vocabulary(List.of(), List.of());
+
+  /** One that puts nothing in front of a text. */
+  public Vocabulary(List<Token> tokens, List<String> merges) {
+    this(tokens, merges, -1, -1);
+  }
 
   public Vocabulary {
     tokens = List.copyOf(tokens);

@@ -195,7 +195,8 @@ class HubSettingsTest {
           new HubSettings(
               URI.create("http://hub.invalid"), Optional.empty(), settings().proxies(), ONCE);
       try (Hub hub = new Hub(settings)) {
-        Pull.run(hub, ModelName.of(FakeHub.NAME), home.resolve("m"), Progress.NONE);
+        Pull.run(
+            hub, ModelName.of(FakeHub.NAME), Optional.empty(), home.resolve("m"), Progress.NONE);
       }
       assertEquals(basic("me:p@ss+word"), login[0]);
     }
@@ -222,7 +223,13 @@ class HubSettingsTest {
         IOException e =
             assertThrows(
                 IOException.class,
-                () -> Pull.run(hub, ModelName.of("a/b"), home.resolve("m"), Progress.NONE));
+                () ->
+                    Pull.run(
+                        hub,
+                        ModelName.of("a/b"),
+                        Optional.empty(),
+                        home.resolve("m"),
+                        Progress.NONE));
         assertFalse(String.valueOf(e.getMessage()).contains("pass"), e.getMessage());
       }
       serving.join();

@@ -102,6 +102,21 @@ class ModelCacheTest {
     assertEquals(Optional.of(folder), find("a/b"));
   }
 
+  @ParameterizedTest
+  @ValueSource(strings = {"own/models/a/b", ".cache/huggingface/hub/models--a--b/snapshots/main"})
+  void findsFilesOfGgufAndAdapters(String place) throws IOException {
+    Path folder = Files.createDirectories(home.resolve(place));
+    Path gguf = Files.writeString(folder.resolve("model-q4.gguf"), "");
+    assertEquals(Optional.of(folder), find("a/b"));
+    Files.delete(gguf);
+    Files.createSymbolicLink(gguf, home.resolve("deleted"));
+    assertEquals(Optional.empty(), find("a/b"), "a link that leads nowhere");
+    Files.writeString(folder.resolve("adapter_model.safetensors"), "");
+    assertEquals(Optional.empty(), find("a/b"));
+    Files.writeString(folder.resolve("adapter_config.json"), "{}");
+    assertEquals(Optional.of(folder), find("a/b"));
+  }
+
   @Test
   void findsWhatHuggingFaceLeft() throws IOException {
     Path model = home.resolve(".cache/huggingface/hub/models--a--b");

@@ -20,6 +20,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -42,6 +43,7 @@ class PullTest {
   @TempDir Path temporary;
   private Path folder;
   private FakeHub server;
+  private Optional<String> file = Optional.empty();
 
   @BeforeEach
   void start() throws IOException {
@@ -60,7 +62,7 @@ class PullTest {
 
   private Pull.Pulled pull(Progress progress) throws IOException {
     try (Hub hub = new Hub(server.settings())) {
-      return Pull.run(hub, ModelName.of(FakeHub.NAME), folder, progress);
+      return Pull.run(hub, ModelName.of(FakeHub.NAME), file, folder, progress);
     }
   }
 
@@ -114,6 +116,68 @@ class PullTest {
     assertEquals(pulled.bytes(), pulled.fetched());
     assertTrue(pulled.bytes() > 3_000_000 && pulled.hasTokenizer());
     assertEquals(List.of(), server.log().stream().filter(line -> line.contains("pyt")).toList());
+  }
+
+  @Test
+  void generationConfigComesAlong() throws IOException {
+    server.put("generation_config.json", "{\"eos_token_id\": [1, 2]}");
+    assertEquals(
+        List.of("config.json", "generation_config.json", "tokenizer.json", WEIGHTS),
+        pull().files());
+    assertArrayEquals(
+        server.bytes("generation_config.json"),
+        Files.readAllBytes(folder.resolve("generation_config.json")));
+  }
+
+  /** A GGUF file needs nothing beside it. */
+  @Test
+  void oneFileOfSeveral() throws IOException {
+    server.put("q4.gguf", FakeHub.weights()).put("q8.gguf", "small").put("f16.safetensors", "x");
+    assertEquals(List.of("config.json", "tokenizer.json", WEIGHTS), pull().files());
+    folder = temporary.resolve("gguf");
+    file = Optional.of("q4.gguf");
+    Pull.Pulled pulled = pull();
+    assertEquals(List.of("q4.gguf"), pulled.files());
+    assertTrue(pulled.hasTokenizer());
+    assertEquals(List.of("q4.gguf"), names(folder));
+    assertArrayEquals(FakeHub.weights(), Files.readAllBytes(folder.resolve("q4.gguf")));
+    folder = temporary.resolve("other");
+    file = Optional.of("f16.safetensors");
+    assertEquals(List.of("config.json", "tokenizer.json", "f16.safetensors"), pull().files());
+    folder = temporary.resolve("none");
+    for (String missing : List.of("q5.gguf", "onnx/model.safetensors", "../q4.gguf", "")) {
+      file = Optional.of(missing);
+      refused("holds no file " + missing, "there are q4.gguf, q8.gguf");
+    }
+    assertFalse(Files.exists(folder));
+  }
+
+  @Test
+  void repositoriesWithGgufAlone() throws IOException {
+    for (String name : FILES) {
+      server.remove(name);
+    }
+    server.remove("pytorch_model.bin");
+    refused("holds no weights that Loupe pulls");
+    server.put("q4.gguf", FakeHub.weights());
+    assertEquals(List.of("q4.gguf"), pull().files());
+    folder = temporary.resolve("several");
+    server.put("q8.gguf", "small").put("sub/q2.gguf", "small");
+    refused("several GGUF files", "--file", "q4.gguf, q8.gguf");
+  }
+
+  @Test
+  void adapters() throws IOException {
+    for (String name : FILES) {
+      server.remove(name);
+    }
+    server.remove("pytorch_model.bin");
+    server.put("adapter_model.safetensors", FakeHub.weights());
+    refused("holds no adapter_config.json");
+    server.put("adapter_config.json", "{}");
+    Pull.Pulled pulled = pull();
+    assertEquals(List.of("adapter_config.json", "adapter_model.safetensors"), pulled.files());
+    assertTrue(pulled.hasTokenizer(), "the base has one");
   }
 
   @Test
@@ -212,10 +276,17 @@ class PullTest {
       server.remove(file);
     }
     server.put("vocab.json", "{}").put("merges.txt", "").put("added_tokens.json", "{}");
+    server.put("tokenizer_config.json", "{}").put("spiece.model", "x");
     pull();
     assertEquals(
         List.of(
-            "added_tokens.json", "config.json", "merges.txt", "pytorch_model.bin", "vocab.json"),
+            "added_tokens.json",
+            "config.json",
+            "merges.txt",
+            "pytorch_model.bin",
+            "spiece.model",
+            "tokenizer_config.json",
+            "vocab.json"),
         names(folder));
   }
 
@@ -651,7 +722,7 @@ class PullTest {
             .start(
                 () -> {
                   try (Hub hub = new Hub(server.settings())) {
-                    Pull.run(hub, ModelName.of(FakeHub.NAME), folder, Progress.NONE);
+                    Pull.run(hub, ModelName.of(FakeHub.NAME), file, folder, Progress.NONE);
                   } catch (IOException e) {
                     failure[0] = e;
                   }

@@ -207,4 +207,11 @@ class AtomicFileTest {
     assertEquals(List.of("a"), names(folder));
     assertEquals("old", Files.readString(target));
   }
+
+  /** As in a root folder that is no mount point: what is not known keeps nobody from writing. */
+  @Test
+  void aFileSystemThatDoesNotTellItsRoomHasRoom() {
+    assertEquals(Long.MAX_VALUE, AtomicFile.room(folder.resolve("absent")));
+    assertTrue(AtomicFile.room(folder) < Long.MAX_VALUE);
+  }
 }

@@ -9,6 +9,10 @@ import java.util.SplittableRandom;
  * ggml-common.h block by block, in the order of ggml's loops: another way than the reader's.
  */
 final class Blocks {
+  private static final int[] TABLE = {
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+  };
+
   final int number;
   final int elements;
   final int bytes;
@@ -16,7 +20,7 @@ final class Blocks {
   /** A type by its number in ggml. */
   Blocks(int number) {
     this.number = number;
-    this.elements = number >= 10 && number <= 14 ? 256 : 32;
+    this.elements = (number >= 10 && number <= 14) || number > 20 ? 256 : 32;
     this.bytes =
         switch (number) {
           case 2, 20 -> 2 + 16;
@@ -29,6 +33,8 @@ final class Blocks {
           case 12 -> 4 + 12 + 128;
           case 13 -> 4 + 12 + 32 + 128;
           case 14 -> 128 + 64 + 16 + 2;
+          case 21 -> 2 + 64 + 8 + 32 + 4;
+          case 23 -> 2 + 2 + 4 + 128;
           default -> throw new IllegalArgumentException("type " + number);
         };
   }
@@ -82,7 +88,6 @@ final class Blocks {
     float m = half(x, 2);
     int qs = bytes - 16;
     int high = number == 6 || number == 7 ? qs - 4 : -1;
-    int[] table = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     for (int j = 0; j < 16; j++) {
       for (int k = 0; k < 2; k++) {
         int q = k == 0 ? x[qs + j] & 0x0F : (x[qs + j] & 0xF0) / 16;
@@ -95,7 +100,7 @@ final class Blocks {
               case 2 -> d * (q - 8);
               case 3, 7 -> d * q + m;
               case 6 -> d * (q - 16);
-              default -> d * table[q];
+              default -> d * TABLE[q];
             };
       }
     }
@@ -107,6 +112,8 @@ final class Blocks {
       case 11 -> q3(x, y, to);
       case 12 -> q45(x, y, to, 16, -1);
       case 13 -> q45(x, y, to, 48, 16);
+      case 21 -> iq3(x, y, to);
+      case 23 -> iq4(x, y, to);
       default -> q6(x, y, to);
     }
   }
@@ -200,6 +207,37 @@ final class Blocks {
         y[at + 64] = d * x[is + 4] * (((a >> 4) | (((h >> 4) & 3) << 4)) - 32);
         y[at + 96] = d * x[is + 6] * (((b >> 4) | (((h >> 6) & 3) << 4)) - 32);
       }
+    }
+  }
+
+  private static void iq3(byte[] x, float[] y, int to) {
+    for (int ib = 0; ib < 8; ib++) {
+      int scale = ((x[106 + ib / 2] & 0xFF) >> (ib % 2 == 0 ? 0 : 4)) & 0xF;
+      float db = half(x, 0) * (1 + 2 * scale);
+      for (int l = 0; l < 4; l++) {
+        int high = x[66 + ib];
+        int first = (x[2 + 8 * ib + 2 * l] & 0xFF) | ((high << (8 - 2 * l)) & 256);
+        int second = (x[2 + 8 * ib + 2 * l + 1] & 0xFF) | ((high << (7 - 2 * l)) & 256);
+        int signs = x[74 + 4 * ib + l];
+        for (int j = 0; j < 4; j++) {
+          y[to + j] = db * Iq3Grid.magnitude(first, j) * ((signs & (1 << j)) != 0 ? -1 : 1);
+          y[to + j + 4] = db * Iq3Grid.magnitude(second, j) * ((signs & (16 << j)) != 0 ? -1 : 1);
+        }
+        to += 8;
+      }
+    }
+  }
+
+  private static void iq4(byte[] x, float[] y, int to) {
+    int high = (x[2] & 0xFF) | ((x[3] & 0xFF) << 8);
+    for (int ib = 0; ib < 8; ib++) {
+      int low = ((x[4 + ib / 2] & 0xFF) >> (4 * (ib % 2))) & 0xF;
+      float dl = half(x, 0) * ((low | (((high >> (2 * ib)) & 3) << 4)) - 32);
+      for (int j = 0; j < 16; j++) {
+        y[to + j] = dl * TABLE[x[8 + 16 * ib + j] & 0xF];
+        y[to + j + 16] = dl * TABLE[(x[8 + 16 * ib + j] & 0xF0) >> 4];
+      }
+      to += 32;
     }
   }
 }

@@ -289,18 +289,6 @@ class CheckpointTest {
   }
 
   @Test
-  void refusesNamesThatMeetWithoutTheirPrefix() throws IOException {
-    Path folder = odd();
-    ModelFolder.rewrite(
-        folder,
-        t ->
-            t.put(
-                new SafetensorsWriter.Entry("transformer.ln_f.bias", DType.F32, List.of(50L)),
-                new byte[200]));
-    refused(folder, "ln_f.bias with and without the prefix transformer.");
-  }
-
-  @Test
   void toleratesWhatItDoesNotNeed() throws IOException {
     Path folder = odd();
     ModelFolder.rewrite(
@@ -389,7 +377,7 @@ class CheckpointTest {
             .sum();
     long expected =
         switch (size) {
-          case TINY -> 1024 * 64 + 128 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64;
+          case TINY -> 1024 * 64 + 128 * 64 + 3 * (12 * 64 * 64 + 13 * 64) + 2 * 64;
           case GPT2 -> 124_439_808;
           case GPT2_MEDIUM -> 354_823_168;
           case GPT2_LARGE -> 774_030_080;

@@ -66,11 +66,7 @@ class ComparisonTest {
     Path f32 = temporary.resolve("b");
     try (Checkpoint checkpoint = Checkpoint.open(bf16)) {
       Gpt2Safetensors.write(
-          checkpoint,
-          java.util.Optional.of(DType.F32),
-          java.util.Optional.empty(),
-          f32,
-          Progress.NONE);
+          checkpoint, java.util.Optional.of(DType.F32), java.util.Map.of(), f32, Progress.NONE);
     }
     Comparison comparison = of(bf16, f32);
     assertTrue(comparison.within(0));

@@ -75,7 +75,7 @@ class GgmlReaderTest {
     byte[] make() {
       GgufBytes.Out out = new GgufBytes.Out();
       var _ = out.number(0x67676d6c, 4).number(vocabulary, 4).number(positions, 4);
-      var _ = out.number(width, 4).number(1, 4).number(layers, 4).number(ftype, 4);
+      var _ = out.number(width, 4).number(2, 4).number(layers, 4).number(ftype, 4);
       var _ = out.number(again, 4);
       for (byte[] token : tokens) {
         out.number(token.length, 4).writeBytes(token);
@@ -103,7 +103,7 @@ class GgmlReaderTest {
     for (Path source : List.of(file, folder)) {
       try (Checkpoint checkpoint = Checkpoint.open(source)) {
         assertEquals(
-            new Gpt2Config(1, 1, 32, 5, 7, 128, Activation.GELU_NEW, 1e-5f, true, false, 5, 5),
+            new Gpt2Config(1, 2, 32, 5, 7, 128, Activation.GELU_NEW, 1e-5f, true, false, 5, 5),
             checkpoint.config());
         assertEquals(List.of(), checkpoint.ignored());
         model.values.forEach((name, x) -> GgufReaderTest.assertHolds(checkpoint.tensor(name), x));
@@ -130,7 +130,7 @@ class GgmlReaderTest {
       assertEquals(
           new Vocabulary.Token("<|endoftext|>", Vocabulary.Kind.SPECIAL),
           vocabulary.tokens().get(6));
-      assertEquals(6, checkpoint.config().eosTokenId());
+      assertEquals(List.of(6), checkpoint.config().eosTokenIds());
       assertEquals(List.of(), checkpoint.notes());
     }
     // é is no byte here, and its bytes are no tokens
@@ -161,13 +161,13 @@ class GgmlReaderTest {
   void refusesWhatDoesNotFit() throws IOException {
     refused(f -> f.again = 8, "byte 28", "it has 8 tokens and n_vocab 7", "no GPT-2");
     refused(f -> f.vocabulary = -1, "byte 4", "n_vocab is 4294967295");
-    refused(f -> f.width = 33, "wte.weight is [7, 32]", "[7, 33]");
+    refused(f -> f.width = 34, "wte.weight is [7, 32]", "[7, 34]");
     refused(f -> f.width = 0, "n_embd");
     refused(f -> f.layers = 2, "h.1.ln_1.weight", "n_layer 2");
     refused(f -> f.layers = -3, "byte 20", "n_layer");
     refused(f -> f.positions = 6, "wpe.weight has 5 rows");
     refused(f -> f.tokens = List.of(new byte[1025]), "byte 32", "the length of token 0 is 1025");
-    refused(f -> f.tensor("x", 4, List.of(1), new byte[4]), "x has the unknown type 4");
+    refused(f -> f.tensor("x", 4, List.of(1), new byte[4]), "x is stored as ggml's type Q4_2");
     refused(f -> f.tensor("x", 0, List.of(2), new byte[4]), "x", "takes 8 bytes");
     refused(f -> f.tensor("x", 0, List.of(-1), new byte[4]), "an extent", "4294967295");
     refused(

@@ -56,7 +56,7 @@ final class GgufModel {
         .u32("gpt2.embedding_length", c)
         .u32("gpt2.feed_forward_length", inner)
         .u32("gpt2.block_count", 1)
-        .u32("gpt2.attention.head_count", 1)
+        .u32("gpt2.attention.head_count", 2)
         .f32("gpt2.attention.layer_norm_epsilon", 1e-6f);
     table("token_embd.weight", "wte.weight", vocabulary, c, type);
     table("position_embd.weight", "wpe.weight", positions, c, 0);

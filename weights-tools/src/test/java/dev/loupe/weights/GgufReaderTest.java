@@ -81,6 +81,8 @@ class GgufReaderTest {
     "13, Q5_K",
     "14, Q6_K",
     "20, IQ4_NL",
+    "21, IQ3_S",
+    "23, IQ4_XS",
     "28, F64",
     "30, BF16"
   })
@@ -88,7 +90,7 @@ class GgufReaderTest {
     GgufModel model = new GgufModel(type, 256, 512, 5, 7, true);
     try (Checkpoint checkpoint = Checkpoint.open(write(model.file))) {
       assertEquals(
-          new Gpt2Config(1, 1, 256, 5, 7, 512, Activation.GELU_NEW, 1e-6f, true, false, -1, -1),
+          new Gpt2Config(1, 2, 256, 5, 7, 512, Activation.GELU_NEW, 1e-6f, true, false, -1, -1),
           checkpoint.config());
       assertEquals(model.values.size(), checkpoint.tensors().size());
       model.values.forEach((tensor, x) -> assertHolds(checkpoint.tensor(tensor), x));
@@ -105,7 +107,7 @@ class GgufReaderTest {
   @Test
   void whatLoupeWritesItReads() throws IOException {
     Gpt2Config config =
-        new Gpt2Config(2, 2, 64, 11, 37, 96, Activation.GELU_NEW, 1e-6f, true, false, 35, 36);
+        new Gpt2Config(2, 4, 64, 11, 37, 96, Activation.GELU_NEW, 1e-6f, true, false, 35, 36);
     Path model = ModelFolder.random(folder.resolve("m"), config, RandomCheckpoint.Layout.PLAIN);
     Vocabulary vocabulary =
         new Vocabulary(
@@ -234,7 +236,7 @@ class GgufReaderTest {
           List.of("NORMAL", "NORMAL", "NORMAL", "SPECIAL", "ADDED", "UNUSED", "SPECIAL"),
           vocabulary.tokens().stream().map(token -> token.kind().name()).toList());
       assertEquals("<|endoftext|>", vocabulary.tokens().get(3).spelling());
-      assertEquals(3, checkpoint.config().eosTokenId());
+      assertEquals(List.of(3), checkpoint.config().eosTokenIds());
       assertEquals(-1, checkpoint.config().bosTokenId());
       assertEquals(1, checkpoint.notes().size());
       assertTrue(checkpoint.notes().getFirst().contains("jais"), checkpoint.notes()::toString);
@@ -274,7 +276,6 @@ class GgufReaderTest {
     refused(f -> f.tensor("blk.1.attn_norm.weight", 0, new byte[128], 32), "n_layer 1");
     refused(f -> f.u32("general.alignment", 0), "general.alignment is 0");
     refused(f -> f.u32("general.alignment", 48), "general.alignment is 48");
-    refused(f -> f.u32("tokenizer.ggml.eos_token_id", 7), "eos_token_id 7");
     refused(f -> f.pair("x", 13), "x is of the unknown type 13");
     GgufBytes unknown = small().file.tensor("x", 99, new byte[4], 1);
     try (Checkpoint checkpoint = Checkpoint.open(write(unknown))) {

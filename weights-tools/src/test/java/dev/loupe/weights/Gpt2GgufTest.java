@@ -15,7 +15,7 @@ import org.junit.jupiter.api.io.TempDir;
 class Gpt2GgufTest {
   /** Nothing square; rows of whole blocks of 32. */
   private static final Gpt2Config WIDE =
-      new Gpt2Config(2, 2, 64, 11, 37, 96, Activation.GELU_NEW, 1e-6f, true, false, -1, 36);
+      new Gpt2Config(2, 4, 64, 11, 37, 96, Activation.GELU_NEW, 1e-6f, true, false, -1, 36);
 
   private static final Vocabulary VOCABULARY =
       new Vocabulary(
@@ -50,7 +50,7 @@ class Gpt2GgufTest {
     assertEquals(64, file.metadata.get("gpt2.embedding_length"));
     assertEquals(96, file.metadata.get("gpt2.feed_forward_length"));
     assertEquals(2, file.metadata.get("gpt2.block_count"));
-    assertEquals(2, file.metadata.get("gpt2.attention.head_count"));
+    assertEquals(4, file.metadata.get("gpt2.attention.head_count"));
     assertEquals(1e-6f, file.metadata.get("gpt2.attention.layer_norm_epsilon"));
     assertEquals("gpt2", file.metadata.get("tokenizer.ggml.model"));
     assertEquals("gpt-2", file.metadata.get("tokenizer.ggml.pre"));
@@ -168,7 +168,7 @@ class Gpt2GgufTest {
   @Test
   void rowsThatAreNoWholeBlocks() throws IOException {
     Gpt2Config narrow =
-        new Gpt2Config(1, 1, 32, 11, 37, 40, Activation.GELU_NEW, 1e-6f, true, false, -1, 36);
+        new Gpt2Config(1, 2, 32, 11, 37, 40, Activation.GELU_NEW, 1e-6f, true, false, -1, 36);
     Path model = model(narrow, false);
     Path file = folder.resolve("narrow.gguf");
     Refusal.of(() -> write(model, GgmlType.Q8_0, file), "40", "32", "q8_0", "f16");
@@ -205,7 +205,7 @@ class Gpt2GgufTest {
   @Test
   void aTokenizerOfAnotherModel() throws IOException {
     Gpt2Config small =
-        new Gpt2Config(1, 1, 32, 4, 2, 32, Activation.GELU_NEW, 1e-6f, true, false, -1, 1);
+        new Gpt2Config(1, 4, 32, 5, 2, 64, Activation.GELU_NEW, 1e-6f, true, false, -1, 1);
     Path model = model(small, false);
     Refusal.of(() -> write(model, GgmlType.F16, folder.resolve("x")), "3 tokens", "2");
   }

@@ -10,6 +10,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.stream.Stream;
@@ -30,7 +31,8 @@ class Gpt2SafetensorsTest {
 
   private static void write(Path model, Optional<DType> dtype, Path target) throws IOException {
     try (Checkpoint checkpoint = Checkpoint.open(model)) {
-      Gpt2Safetensors.write(checkpoint, dtype, Optional.of(WORDS), target, Progress.NONE);
+      Gpt2Safetensors.write(
+          checkpoint, dtype, Map.of("tokenizer.json", WORDS), target, Progress.NONE);
     }
   }
 
@@ -150,7 +152,7 @@ class Gpt2SafetensorsTest {
               Gpt2Safetensors.write(
                   checkpoint,
                   Optional.empty(),
-                  Optional.of(WORDS),
+                  Map.of("tokenizer.json", WORDS),
                   copy,
                   (done, total) -> {
                     if (done > total / 2) {

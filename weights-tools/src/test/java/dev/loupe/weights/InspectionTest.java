@@ -40,7 +40,7 @@ class InspectionTest {
         "stored as    F16",
         "tied to wte.weight",
         "n_layer 6   n_head 3   n_embd 192   head size 64   n_inner 768",
-        "n_positions 256   vocab_size 1024   bos 1023   eos 1023",
+        "n_positions 256   vocab_size 1024   bos 1023   eos 1023 (config.json)",
         "gelu_new   layer_norm_epsilon 1.0E-5");
     assertTrue(
         text.lines()
@@ -79,6 +79,7 @@ class InspectionTest {
             tensors,
             List.of(),
             Inspection.Head.TIED,
+            "config.json",
             Optional.of("0".repeat(64)));
     assertEquals(1_557_611_200, inspection.parameters());
     for (boolean all : new boolean[] {false, true}) {

@@ -23,7 +23,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class LlmCReaderTest {
   /** Nothing square; what the format leaves open is as llm.c has it. */
   static final Gpt2Config CONFIG =
-      new Gpt2Config(2, 2, 50, 11, 37, 200, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
+      new Gpt2Config(2, 5, 50, 11, 37, 200, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
 
   private static final Path GPT2 = Path.of("..", "test-data", "gpt2");
 
@@ -76,14 +76,14 @@ class LlmCReaderTest {
       Vocabulary vocabulary = opened.vocabulary().orElseThrow();
       assertEquals(List.of("a b"), vocabulary.merges());
       assertEquals(Vocabulary.Kind.SPECIAL, vocabulary.tokens().getLast().kind());
-      assertEquals(3, opened.config().eosTokenId());
+      assertEquals(3, opened.config().eosTokenIds().getFirst());
     }
   }
 
   @Test
   void withoutItsTokenizerAsManyTokensAsGpt2HasAreItsOwn() throws IOException {
     Gpt2Config config =
-        new Gpt2Config(1, 1, 2, 3, 50257, 8, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
+        new Gpt2Config(1, 2, 6, 4, 50257, 24, Activation.GELU_NEW, 1e-5f, true, false, -1, -1);
     Path model =
         ModelFolder.random(
             folder.resolve("model"),
@@ -114,7 +114,7 @@ class LlmCReaderTest {
     "16, 3, calls for",
     "16, 2000000000, n_layer is 2000000000",
     "20, 3, not a multiple of n_head 3",
-    "24, 1048576, calls for",
+    "24, 1048575, calls for",
     "24, 2147483647, n_embd is 2147483647",
     "28, 36, byte 28",
     "28, 129, calls for",

@@ -13,23 +13,41 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 
 /** Small models on disk, sound ones and broken ones. */
 final class ModelFolder {
-  /** Nothing is square, nothing is a multiple of another: a mix-up shows. */
+  /** No two sizes are equal, that of a head (10) included: a mix-up shows. */
   static final Gpt2Config ODD =
-      new Gpt2Config(2, 2, 50, 11, 37, 70, Activation.GELU, 1e-6f, true, true, -1, 36);
+      new Gpt2Config(2, 5, 50, 11, 37, 70, Activation.GELU, 1e-6f, true, true, -1, 36);
 
-  /** The fewest bytes. */
+  /** Few bytes, and no two sizes equal. */
   static final Gpt2Config LEAST =
-      new Gpt2Config(1, 1, 3, 2, 5, 12, Activation.GELU_NEW, 1e-5f, true, false, 4, 4);
+      new Gpt2Config(1, 2, 6, 4, 5, 24, Activation.GELU_NEW, 1e-5f, true, false, 4, 4);
 
   private ModelFolder() {}
 
   static Path random(Path folder, Gpt2Config config, RandomCheckpoint.Layout layout)
       throws IOException {
+    requireDistinct(config);
     RandomCheckpoint.write(config, 42, folder, layout, Progress.NONE);
     return folder;
+  }
+
+  /** A reader that swaps two sizes must not get away with it. */
+  static void requireDistinct(Gpt2Config config) {
+    List<Integer> sizes =
+        List.of(
+            config.nLayer(),
+            config.nHead(),
+            config.headDim(),
+            config.nEmbd(),
+            config.nPositions(),
+            config.vocabSize(),
+            config.nInner());
+    if (Set.copyOf(sizes).size() < sizes.size()) {
+      throw new IllegalArgumentException("a test model with two equal sizes: " + config);
+    }
   }
 
   static Path weights(Path folder) {

@@ -22,7 +22,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class NanoGptTest {
   /** What nanoGPT can be: 4 C wide, erf, no bos. */
   private static final Gpt2Config CONFIG =
-      new Gpt2Config(2, 2, 50, 11, 37, 200, Activation.GELU, 1e-5f, true, false, -1, -1);
+      new Gpt2Config(2, 5, 50, 11, 37, 200, Activation.GELU, 1e-5f, true, false, -1, -1);
 
   @TempDir Path temporary;
   private Path expected = Path.of("");
@@ -131,7 +131,7 @@ class NanoGptTest {
       assertEquals(new Vocabulary.Token("Ċ", Vocabulary.Kind.NORMAL), vocabulary.tokens().get(0));
       assertEquals(new Vocabulary.Token("Ġ", Vocabulary.Kind.NORMAL), vocabulary.tokens().get(1));
       assertEquals(new Vocabulary.Token("Ã©", Vocabulary.Kind.NORMAL), vocabulary.tokens().get(3));
-      assertEquals(-1, checkpoint.config().eosTokenId());
+      assertEquals(List.of(), checkpoint.config().eosTokenIds());
     }
     meta(Map.of("vocab_size", 3));
     refused("meta.pkl", "itos");
@@ -144,7 +144,7 @@ class NanoGptTest {
   @Test
   void gpt2sVocabularyEndsWithItsEndOfText() throws IOException {
     Gpt2Config padded =
-        new Gpt2Config(1, 1, 2, 3, 50304, 8, Activation.GELU, 1e-5f, true, false, 50256, 50256);
+        new Gpt2Config(1, 2, 6, 4, 50304, 24, Activation.GELU, 1e-5f, true, false, 50256, 50256);
     Path model =
         ModelFolder.random(
             temporary.resolve("p"),

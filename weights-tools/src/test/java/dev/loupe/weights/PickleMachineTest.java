@@ -101,6 +101,8 @@ class PickleMachineTest {
     assertEquals(List.of("py2", "ab"), run(latin1("U\u0003py2T\u0002\u0000\u0000\u0000ab\u0086.")));
     assertEquals(List.of(1L), run(latin1("]q\u0000K\u0001a.")));
     assertEquals(Map.of("k", 1L), run(latin1("}U\u0001kK\u0001s.")));
+    assertEquals(Map.of(), run(latin1("ccollections\nOrderedDict\n)\u0081.")));
+    assertEquals(PickleMachine.NONE, run(latin1("cargparse\nNamespace\n)\u0081}b.")));
     assertEquals("é", run(latin1("\u008d\u0002\0\0\0\0\0\0\0\u00c3\u00a9.")));
   }
 
@@ -111,7 +113,7 @@ class PickleMachineTest {
     refused(latin1("(iposix\nsystem\n."), "opcode 0x69");
     refused(latin1("\u0080\u0006."), "protocol 6");
     refused(latin1("\u0080\u0002\u0082\u0001."), "opcode 0x82"); // extension registry
-    refused(latin1("ccollections\nOrderedDict\n)\u0081."), "opcode 0x81"); // NEWOBJ
+    refused(latin1("cposix\nsystem\n)\u0081."), "posix.system"); // NEWOBJ
     refused(latin1("ctorch\nFloatStorage\n)R."), "torch.FloatStorage");
     refused(latin1("ctorch\nComplexStorage\n."), "torch.ComplexStorage");
     refused(latin1("ctorch._utils\n_rebuild_tensor_v2\n)R."), "storage");

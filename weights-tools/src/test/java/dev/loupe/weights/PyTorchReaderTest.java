@@ -259,7 +259,7 @@ class PyTorchReaderTest {
     files.put("weights.npy", new byte[9]);
     refused(TorchWriter.zip("", files, false), "no data.pkl");
     files.put("a/data.pkl", PickleWriter.of(2, Map.of()));
-    refused(TorchWriter.zip("", files, false), "dict without tensors");
+    refused(TorchWriter.zip("", files, false), "no dict with the tensors of a GPT-2");
     files.put("a/byteorder", TorchWriter.ascii("middle"));
     refused(TorchWriter.zip("", files, false), "byteorder");
     files.put("a/constants.pkl", PickleWriter.of(2, List.of()));
@@ -273,7 +273,7 @@ class PyTorchReaderTest {
     refused(PickleWriter.of(2, Map.of()), "pickle", "not one that torch.save wrote");
     refused(PickleWriter.of(4, Map.of()), "pickle", "not one that torch.save wrote");
     refused(TorchWriter.plain().zip("a/", List.of(1)), "no dict");
-    refused(TorchWriter.plain().zip("a/", Map.of("epoch", 1)), "without tensors", "epoch");
+    refused(TorchWriter.plain().zip("a/", Map.of("epoch", 1)), "no dict with the tensors", "epoch");
   }
 
   @Test

@@ -44,7 +44,7 @@ class RandomCheckpointTest {
     assertNotEquals(sha256(temporary.resolve("a")), sha256(temporary.resolve("b")));
     assertEquals(
         RandomCheckpoint.Size.TINY.config(),
-        ConfigJson.read(temporary.resolve("a").resolve("config.json")));
+        ConfigJson.read(temporary.resolve("a").resolve("config.json")).config());
   }
 
   /** Standard errors are under 1% of the deviations for these sizes; the bounds allow 5 of them. */
@@ -96,7 +96,7 @@ class RandomCheckpointTest {
   @Test
   void chunksFollowOnEachOther() throws IOException {
     Gpt2Config wide =
-        new Gpt2Config(1, 1, 8, 4, 140_000, 16, Activation.RELU, 1e-5f, true, false, -1, -1);
+        new Gpt2Config(1, 2, 10, 4, 140_000, 16, Activation.RELU, 1e-5f, true, false, -1, -1);
     Path a = ModelFolder.random(temporary.resolve("a"), wide, RandomCheckpoint.Layout.PLAIN);
     Path b = ModelFolder.random(temporary.resolve("b"), wide, RandomCheckpoint.Layout.PLAIN);
     assertEquals(sha256(a), sha256(b));

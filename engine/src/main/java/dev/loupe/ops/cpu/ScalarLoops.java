@@ -282,8 +282,14 @@ final class ScalarLoops implements InnerLoops {
     return switch (f) {
       // 0.5 (1 + tanh(u)) = sigmoid(2u), which loses nothing where tanh(u) is near -1
       case GELU_NEW -> timesSigmoid(x, gelu2u(x));
-      case GELU -> (float) (0.5 * x * (1 + Erf.of(x * Math.sqrt(0.5))));
+      case GELU -> gelu(x);
+      case GELU_10 -> Math.clamp(gelu(x), -10f, 10f);
       case RELU -> Math.max(x, 0);
+      case RELU2 -> Math.max(x, 0) * Math.max(x, 0);
+      case RELU6 -> Math.min(Math.max(x, 0), 6);
+      case LEAKY_RELU -> x < 0 ? LEAK * x : x;
+      case SIGMOID -> 1 / (exp(-x) + 1);
+      case MISH -> mish(x);
       case SILU -> timesSigmoid(x, x);
       case TANH -> tanh(x);
       case QUICK_GELU -> timesSigmoid(x, 1.702f * x);
@@ -292,6 +298,22 @@ final class ScalarLoops implements InnerLoops {
 
   static final float GELU_CUBIC = 0.044715f;
   static final float GELU_SCALE = (float) (2 * Math.sqrt(2 / Math.PI));
+
+  static final float LEAK = 0.01f;
+
+  /** From here on tanh(ln(1 + e^x)) is 1 in single precision, and e^2x still far from infinity. */
+  static final float MISH_LARGE = 20;
+
+  private static float gelu(float x) {
+    return (float) (0.5 * x * (1 + Erf.of(x * Math.sqrt(0.5))));
+  }
+
+  /** With n = e^2x + 2 e^x, tanh(ln(1 + e^x)) is n / (n + 2). */
+  private static float mish(float x) {
+    float e = exp(Math.min(x, MISH_LARGE));
+    float n = e * (e + 2);
+    return x * (n / (n + 2));
+  }
 
   private static float gelu2u(float x) {
     return GELU_SCALE * (GELU_CUBIC * x * x * x + x);

@@ -961,7 +961,39 @@ final class VectorLoops implements InnerLoops {
           tanh(load(x, xOffset + 4L * i)).intoMemorySegment(x, xOffset + 4L * i, LE);
         }
       }
-      case GELU -> whole = 0; // erf in double precision
+      case RELU2 -> {
+        for (int i = 0; i < whole; i += W) {
+          FloatVector v = load(x, xOffset + 4L * i).max(0);
+          v.mul(v).intoMemorySegment(x, xOffset + 4L * i, LE);
+        }
+      }
+      case RELU6 -> {
+        for (int i = 0; i < whole; i += W) {
+          load(x, xOffset + 4L * i).max(0).min(6).intoMemorySegment(x, xOffset + 4L * i, LE);
+        }
+      }
+      case LEAKY_RELU -> {
+        for (int i = 0; i < whole; i += W) {
+          FloatVector v = load(x, xOffset + 4L * i);
+          v.blend(v.mul(ScalarLoops.LEAK), v.compare(VectorOperators.LT, 0))
+              .intoMemorySegment(x, xOffset + 4L * i, LE);
+        }
+      }
+      case SIGMOID -> {
+        for (int i = 0; i < whole; i += W) {
+          FloatVector v = load(x, xOffset + 4L * i);
+          timesSigmoid(FloatVector.broadcast(F, 1f), v, x, xOffset + 4L * i);
+        }
+      }
+      case MISH -> {
+        for (int i = 0; i < whole; i += W) {
+          FloatVector v = load(x, xOffset + 4L * i);
+          FloatVector e = exp(v.min(ScalarLoops.MISH_LARGE));
+          FloatVector both = e.mul(e.add(2));
+          v.mul(both.div(both.add(2))).intoMemorySegment(x, xOffset + 4L * i, LE);
+        }
+      }
+      case GELU, GELU_10 -> whole = 0; // erf in double precision
     }
     ScalarLoops.activate(f, x, xOffset, whole, n);
   }

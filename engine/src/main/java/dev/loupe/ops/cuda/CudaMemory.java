@@ -119,13 +119,12 @@ record CudaMemory(List<Part> parts) {
    *
    * @param activations what activations of a prompt and the KV cache are
    * @param library whether cuBLAS multiplies prompts, which takes room for products
+   * @param scores bytes that attention takes for the scores of a layer
    */
-  static CudaMemory ofSession(SessionSize size, Element activations, boolean library) {
+  static CudaMemory ofSession(SessionSize size, Element activations, boolean library, long scores) {
     Gpt2Config config = size.config();
     int samples = size.samples();
-    CacheShape cache =
-        new CacheShape(
-            samples, config.nHead(), Math.ceilDiv(size.positions(), 64) * 64, config.headDim());
+    CacheShape cache = cacheShape(size);
     long logits = (long) Math.max(size.logitRows(), samples) * config.vocabSize() * Float.BYTES;
     long products =
         library
@@ -144,12 +143,20 @@ record CudaMemory(List<Part> parts) {
             rows(size.rows(), activations, config)));
     parts.add(new Part("logits", allocated(logits)));
     parts.add(new Part("attention maps of the prompt", promptMaps(size)));
+    parts.add(new Part("attention scores of the plain kernels", allocated(scores)));
     parts.add(new Part("products of cuBLAS", allocated(products)));
     parts.add(new Part("tokens and places of a pass", allocated(16L * lane(size.rows()), 2)));
     if (size.writes()) {
       steps(size, cache, parts);
     }
     return new CudaMemory(parts);
+  }
+
+  /** The KV cache of a layer. */
+  static CacheShape cacheShape(SessionSize size) {
+    Gpt2Config config = size.config();
+    return new CacheShape(
+        size.samples(), config.nHead(), Math.ceilDiv(size.positions(), 64) * 64, config.headDim());
   }
 
   private static long promptMaps(SessionSize size) {

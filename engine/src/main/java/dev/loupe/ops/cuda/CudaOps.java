@@ -2,6 +2,7 @@ package dev.loupe.ops.cuda;
 
 import dev.loupe.Gemm;
 import dev.loupe.Precision;
+import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
 import dev.loupe.kernels.DeviceBuffer;
@@ -336,7 +337,10 @@ public final class CudaOps implements Ops {
 
   /** What a session of such a size takes. */
   CudaMemory memory(SessionSize size) {
-    return CudaMemory.ofSession(size, activations, cublas != null);
+    long scores =
+        AttentionKernels.scratchBytes(
+            gpu, CudaMemory.cacheShape(size), activations, size.rows(), size.positions());
+    return CudaMemory.ofSession(size, activations, cublas != null, scores);
   }
 
   @Override
@@ -497,6 +501,12 @@ public final class CudaOps implements Ops {
     conversion.dequantise(map, wide);
     LinearMap w = new LinearMap(wide, null, map.bias(), map.in(), map.outputs());
     return linear.prepare(linear.variantFor(w, rows), w, input, epilogue);
+  }
+
+  /** Whether there are kernels for it; a model with another one runs on the CPU. */
+  public static boolean computes(Activation f) {
+    return Arrays.stream(dev.loupe.kernels.Activation.values())
+        .anyMatch(kernel -> kernel.name().equals(f.name()));
   }
 
   private static dev.loupe.kernels.Activation kernel(Activation f) {

@@ -1,0 +1,292 @@
+package dev.loupe.text;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParseException;
+import com.google.gson.JsonParser;
+import dev.loupe.weights.CheckpointException;
+import java.io.IOException;
+import java.nio.charset.CharacterCodingException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What Hugging Face's files beside a vocabulary say about it: tokenizer_config.json, and where that
+ * lists no added tokens, special_tokens_map.json and added_tokens.json.
+ *
+ * <p>Source: {@code tokenization_utils_base.py} and {@code tokenization_auto.py} of Hugging Face
+ * transformers 5.
+ */
+final class TokenizerSettings {
+  static final String FILE_NAME = "tokenizer_config.json";
+  static final String SPECIALS = "special_tokens_map.json";
+  static final String ADDED = "added_tokens.json";
+  private static final String DECODER = "added_tokens_decoder";
+  private static final String MODEL_CONFIG = "config.json";
+  private static final int MAX_BYTES = 64 << 20;
+  private static final List<String> EXTRA =
+      List.of("extra_special_tokens", "additional_special_tokens");
+
+  /** A special token under its role, e.g. eos_token; its flags may be given. */
+  record Named(String role, AddedToken token, String file) {}
+
+  private final JsonObject config;
+  private final String className; // without Fast; empty if none is named
+  private final String classFile;
+  private final Map<Integer, AddedToken> added = new TreeMap<>();
+  private String addedFile = FILE_NAME;
+  private final Map<String, Named> roles = new LinkedHashMap<>();
+  private final Map<String, Named> others = new LinkedHashMap<>(); // without a role, by content
+
+  private TokenizerSettings(Path folder) throws CheckpointException {
+    Path file = folder.resolve(FILE_NAME);
+    config = object(file);
+    String name = text(config, "tokenizer_class", file);
+    String from = FILE_NAME;
+    if (name == null && Files.exists(folder.resolve(MODEL_CONFIG))) {
+      JsonObject model = object(folder.resolve(MODEL_CONFIG));
+      from = MODEL_CONFIG;
+      name = text(model, "tokenizer_class", folder.resolve(MODEL_CONFIG));
+      // what transformers opens with a GPT-2 when nothing names another class
+      name = name == null ? "GPT2Tokenizer" : name;
+    }
+    className =
+        name == null ? "" : name.endsWith("Fast") ? name.substring(0, name.length() - 4) : name;
+    classFile = from;
+    if (config.has(DECODER)) {
+      readDecoder(file);
+      readNamed(config, file);
+    } else {
+      readLegacy(folder, file);
+    }
+  }
+
+  /**
+   * Reads what is in {@code folder}.
+   *
+   * @throws CheckpointException if a file is broken; the message names it
+   */
+  static TokenizerSettings in(Path folder) throws CheckpointException {
+    try {
+      return new TokenizerSettings(folder);
+    } catch (IllegalArgumentException | IllegalStateException | UnsupportedOperationException e) {
+      throw new CheckpointException(
+          "%s: its %s, %s or %s makes no sense: %s"
+              .formatted(folder, FILE_NAME, SPECIALS, ADDED, e.getMessage()),
+          e);
+    }
+  }
+
+  /**
+   * The text of a tokenizer_config.json that names the class, where nothing in {@code folder} but
+   * the model's config does; empty if the file need not change.
+   *
+   * @param className as {@link #className}
+   */
+  static Optional<String> keepClass(Path folder, String className) throws CheckpointException {
+    JsonObject config = object(folder.resolve(FILE_NAME));
+    if (text(config, "tokenizer_class", folder.resolve(FILE_NAME)) != null
+        || className.equals("GPT2Tokenizer")) {
+      return Optional.empty();
+    }
+    config.addProperty(
+        "tokenizer_class", className.isEmpty() ? "PreTrainedTokenizerFast" : className);
+    return Optional.of(config + "\n");
+  }
+
+  /** A file's JSON object; an empty one if there is no such file. */
+  static JsonObject object(Path file) throws CheckpointException {
+    if (!Files.exists(file)) {
+      return new JsonObject();
+    }
+    TokenizerJson.refusePointer(file);
+    try {
+      if (Files.size(file) > MAX_BYTES) {
+        throw new CheckpointException("%s is too large for settings".formatted(file));
+      }
+      JsonElement json = JsonParser.parseString(Files.readString(file, UTF_8));
+      if (!json.isJsonObject()) {
+        throw new CheckpointException(file + " is not a JSON object");
+      }
+      return json.getAsJsonObject();
+    } catch (CharacterCodingException e) {
+      throw new CheckpointException(file + " is not UTF-8 text", e);
+    } catch (JsonParseException | StackOverflowError e) {
+      throw new CheckpointException(file + " is not valid JSON", e);
+    } catch (CheckpointException e) {
+      throw e;
+    } catch (IOException e) {
+      throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
+    }
+  }
+
+  private static @Nullable String text(JsonObject json, String name, Path file)
+      throws CheckpointException {
+    JsonElement value = json.get(name);
+    if (value == null || value.isJsonNull()) {
+      return null;
+    }
+    if (!value.isJsonPrimitive() || !value.getAsJsonPrimitive().isString()) {
+      throw new CheckpointException("%s: %s is not a string".formatted(file, name));
+    }
+    return value.getAsString();
+  }
+
+  private void readDecoder(Path file) throws CheckpointException {
+    JsonElement decoder = config.get(DECODER);
+    if (!decoder.isJsonObject()) {
+      throw new CheckpointException("%s: %s is not an object".formatted(file, DECODER));
+    }
+    for (Map.Entry<String, JsonElement> entry : decoder.getAsJsonObject().entrySet()) {
+      int id;
+      try {
+        id = Integer.parseInt(entry.getKey());
+      } catch (NumberFormatException e) {
+        throw new CheckpointException(
+            "%s: %s has \"%s\", which is no id".formatted(file, DECODER, entry.getKey()), e);
+      }
+      if (!entry.getValue().isJsonObject() || !entry.getValue().getAsJsonObject().has("content")) {
+        throw new CheckpointException(
+            "%s: %s has no content for id %d".formatted(file, DECODER, id));
+      }
+      added.put(id, token(entry.getValue(), id, false));
+    }
+  }
+
+  private void readLegacy(Path folder, Path file) throws CheckpointException {
+    readNamed(config, file);
+    Path map = folder.resolve(SPECIALS);
+    readNamed(object(map), map);
+    addedFile = ADDED;
+    Path tokens = folder.resolve(ADDED);
+    for (Map.Entry<String, JsonElement> entry : object(tokens).entrySet()) {
+      String content = entry.getKey();
+      boolean special = named().stream().anyMatch(token -> token.token.content().equals(content));
+      int id;
+      try {
+        id = entry.getValue().getAsInt();
+      } catch (RuntimeException e) { // Gson's for what is no number
+        throw new CheckpointException(
+            "%s: \"%s\" has no id that makes sense".formatted(tokens, content), e);
+      }
+      if (added.put(id, AddedToken.plain(content, id, special)) != null) {
+        throw new CheckpointException("%s gives id %d twice".formatted(tokens, id));
+      }
+    }
+  }
+
+  private void readNamed(JsonObject json, Path file) {
+    for (Map.Entry<String, JsonElement> entry : json.entrySet()) {
+      String role = entry.getKey();
+      JsonElement value = entry.getValue();
+      if (EXTRA.contains(role)) {
+        readExtra(role, value, file);
+      } else if (role.endsWith("_token")) {
+        name(role, value, file);
+      }
+    }
+  }
+
+  private void readExtra(String role, JsonElement value, Path file) {
+    if (value instanceof JsonArray list) {
+      list.forEach(token -> name(role, token, file));
+    } else if (value instanceof JsonObject roles) {
+      roles.entrySet().forEach(entry -> name(entry.getKey(), entry.getValue(), file));
+    }
+  }
+
+  private void name(String role, JsonElement value, Path file) {
+    boolean isText = value.isJsonPrimitive() && value.getAsJsonPrimitive().isString();
+    boolean isToken = value.isJsonObject() && value.getAsJsonObject().has("content");
+    if (isText || isToken) { // add_bos_token and the like are neither
+      AddedToken token =
+          isText ? AddedToken.plain(value.getAsString(), -1, true) : token(value, -1, true);
+      Named given = new Named(role, token, String.valueOf(file.getFileName()));
+      if (EXTRA.contains(role)) {
+        others.put(token.content(), given);
+      } else {
+        roles.put(role, given); // of several files the last counts
+      }
+    }
+  }
+
+  private static AddedToken token(JsonElement json, int id, boolean isNamed) {
+    JsonObject token = json.getAsJsonObject();
+    boolean special = isNamed || flag(token, "special", false);
+    return new AddedToken(
+        token.get("content").getAsString(),
+        id,
+        special,
+        flag(token, "single_word", false),
+        flag(token, "lstrip", false),
+        flag(token, "rstrip", false),
+        flag(token, "normalized", !special));
+  }
+
+  private static boolean flag(JsonObject json, String name, boolean otherwise) {
+    JsonElement value = json.get(name);
+    return (value == null || value.isJsonNull()) ? otherwise : value.getAsBoolean();
+  }
+
+  /** The class that transformers opens the tokenizer with, without {@code Fast}; perhaps empty. */
+  String className() {
+    return className;
+  }
+
+  /** The file that names the class, or the model's kind. */
+  String classFile() {
+    return classFile;
+  }
+
+  /** Tokens with ids of their own, by id. */
+  Map<Integer, AddedToken> added() {
+    return added;
+  }
+
+  /** The file that lists them. */
+  String addedFile() {
+    return addedFile;
+  }
+
+  /** Special tokens by what they are for, in the order of the files. */
+  List<Named> named() {
+    return Stream.concat(roles.values().stream(), others.values().stream()).toList();
+  }
+
+  /** Whether a setting is there at all. */
+  boolean has(String name) {
+    return config.has(name) && !config.get(name).isJsonNull();
+  }
+
+  /** Whether a token's role is there and its value null, which leaves it out. */
+  boolean isNull(String name) {
+    return config.has(name) && config.get(name).isJsonNull();
+  }
+
+  boolean flag(String name, boolean otherwise) {
+    return flag(config, name, otherwise);
+  }
+
+  int whole(String name, int otherwise) {
+    return has(name) ? config.get(name).getAsInt() : otherwise;
+  }
+
+  /** The content of the token in a role, or {@code otherwise}; null if it is left out. */
+  @Nullable String token(String role, @Nullable String otherwise) {
+    Named given = roles.get(role);
+    if (given != null) {
+      return given.token.content();
+    }
+    return isNull(role) ? null : otherwise;
+  }
+}
