@@ -105,7 +105,7 @@ public final class ActivationCache implements AutoCloseable {
   }
 
   private List<Token> tokens(Tokenizer tokenizer, Request request, int[] ids) {
-    Sample sample = new Sample(tokenizer, request, 0, ids, KeptAttention.NONE);
+    Sample sample = new Sample(tokenizer, new BitSet(), request, 0, ids, KeptAttention.NONE);
     sample.note(ids[0], null); // nothing came before it
     for (int i = 1; i < ids.length; i++) {
       sample.note(ids[i], request.logprobs < 0 ? null : logits(i - 1));

@@ -5,6 +5,7 @@ import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CancellationException;
@@ -71,8 +72,9 @@ final class BatchedRun {
     sampler = new Sampler(request.sampling, tokenizer.ids());
     int rows = request.logprobs < 0 ? 0 : Math.min(Batcher.PROMPT_ROWS, prompt.length - 1);
     promptLogits = new float[rows][config.vocabSize()];
+    BitSet ends = request.endTokens(config);
     for (int s = 0; s < request.samples; s++) {
-      Sample sample = new Sample(tokenizer, request, s, prompt, KeptAttention.NONE);
+      Sample sample = new Sample(tokenizer, ends, request, s, prompt, KeptAttention.NONE);
       if (request.logprobs >= 0) {
         sample.note(prompt[0], null); // nothing came before it
       }
@@ -189,7 +191,7 @@ final class BatchedRun {
     Sample sample = text.sample;
     int id = sample.choose(sampler, logits);
     sample.note(id, logits);
-    sample.accept(id, config.isEnd(id));
+    sample.accept(id);
     if (sample.length() == prompt.length + tokens) {
       sample.end(Finish.LENGTH);
     }

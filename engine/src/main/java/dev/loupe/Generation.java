@@ -47,7 +47,7 @@ public record Generation(
   public enum Finish {
     /** The number of tokens asked for was reached. */
     LENGTH,
-    /** The model wrote its end-of-text token. */
+    /** The model wrote an end-of-text token, or one that the request ends at. */
     EOS,
     /** A stop string appeared. */
     STOP,

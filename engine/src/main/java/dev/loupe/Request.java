@@ -3,8 +3,11 @@ package dev.loupe;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.ops.Mask;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.weights.Gpt2Config;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 
 /**
  * What to read and what to write. Start from {@link #text} or {@link #ids} and add what differs
@@ -61,6 +64,11 @@ public final class Request {
   Interventions interventions = Interventions.NONE;
   Mask mask = Mask.CAUSAL;
   int promptLength = -1;
+  int firstSample;
+  boolean readAgain;
+  boolean ignoreEos;
+  int minTokens;
+  Set<Integer> stopTokens = Set.of();
   Listener listener = Listener.NONE;
 
   private Request(Optional<String> text, int[] ids) {
@@ -107,6 +115,70 @@ public final class Request {
     }
     this.samples = n;
     return this;
+  }
+
+  /**
+   * Numbers the draws of the samples from {@code n} on: sample s is drawn as sample n + s of a
+   * request without this. So several requests with one seed need not draw the same.
+   */
+  public Request firstSample(int n) {
+    if (n < 0) {
+      throw new IllegalArgumentException("first sample %d: not 0 or more".formatted(n));
+    }
+    this.firstSample = n;
+    return this;
+  }
+
+  /** Writes on after an end-of-text token of the model's, as if it were any other token. */
+  public Request ignoreEos(boolean ignore) {
+    this.ignoreEos = ignore;
+    return this;
+  }
+
+  /**
+   * Writes at least {@code n} tokens, unless the listener or an interrupt ends the run: until then
+   * no token that ends the text is chosen, and no stop string is looked for.
+   */
+  public Request minTokens(int n) {
+    if (n < 0) {
+      throw new IllegalArgumentException("at least %d tokens: not 0 or more".formatted(n));
+    }
+    this.minTokens = n;
+    return this;
+  }
+
+  /**
+   * Ends the text at the first of these tokens that is written, whether they are ignored otherwise
+   * or not. The token counts as written; its text is left out, as an end-of-text token's.
+   */
+  public Request stopTokens(Set<Integer> ids) {
+    this.stopTokens = Set.copyOf(ids);
+    return this;
+  }
+
+  /**
+   * Ends the run where the model can still read all of it: the last token has a position too. Runs
+   * that keep attention always do. Otherwise the last token needs none, for nothing is predicted
+   * from it.
+   */
+  public Request readAgain(boolean again) {
+    this.readAgain = again;
+    return this;
+  }
+
+  /** Whether the last token of the run is to have a position. */
+  boolean lastHasPosition() {
+    return readAgain || attention.isPresent();
+  }
+
+  /** The ids of tokens that end a text. */
+  BitSet endTokens(Gpt2Config config) {
+    BitSet ids = new BitSet();
+    stopTokens.forEach(ids::set);
+    if (!ignoreEos) {
+      config.eosTokenIds().forEach(ids::set);
+    }
+    return ids;
   }
 
   /** Ends the text before the first of these strings that appears in it. */

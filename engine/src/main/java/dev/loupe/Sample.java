@@ -23,6 +23,7 @@ final class Sample {
   }
 
   private static final int[] NO_IDS = {};
+  private static final BitSet NO_TOKENS = new BitSet();
 
   final int number;
   final BitSet seen = new BitSet();
@@ -34,6 +35,9 @@ final class Sample {
   private final StopStrings stops;
   private final StringBuilder text = new StringBuilder();
   private final int promptLength;
+  private final int drawnAs; // number by which the draw is counted
+  private final BitSet ends; // ids that end the text
+  private final int searched; // length from which on it may end
   private final boolean special;
   private final int logprobs;
   private int[] ids;
@@ -41,7 +45,16 @@ final class Sample {
   private final List<Odds> odds = new ArrayList<>();
   private @Nullable Finish finish;
 
-  Sample(Tokenizer tokenizer, Request request, int number, int[] prompt, KeptAttention attention) {
+  /**
+   * @param ends ids of tokens that end the text
+   */
+  Sample(
+      Tokenizer tokenizer,
+      BitSet ends,
+      Request request,
+      int number,
+      int[] prompt,
+      KeptAttention attention) {
     this.tokenizer = tokenizer;
     this.sayable = tokenizer.ids();
     this.listener = request.listener;
@@ -51,6 +64,9 @@ final class Sample {
     this.stops = new StopStrings(request.stops);
     this.promptLength = request.promptOf(prompt.length);
     this.logprobs = request.logprobs;
+    drawnAs = request.firstSample + number;
+    searched = prompt.length + request.minTokens;
+    this.ends = ends;
     this.ids = prompt.clone();
     this.length = prompt.length;
     this.attention = attention;
@@ -93,7 +109,8 @@ final class Sample {
   /** The next token by {@code sampler}, from the logits of the newest. */
   int choose(Sampler sampler, float[] logits) {
     int[] text = sampler.countsTokens() ? ids(promptLength, length) : NO_IDS;
-    return sampler.next(logits, seen, text, number, length);
+    BitSet banned = length < searched ? ends : NO_TOKENS;
+    return sampler.next(logits, seen, text, banned, drawnAs, length);
   }
 
   /** Whether the listener or an interrupt ended it. */
@@ -117,7 +134,7 @@ final class Sample {
   }
 
   /** Appends a token that the model wrote, and tells the listener what text it completes. */
-  void accept(int id, boolean endsText) {
+  void accept(int id) {
     if (length == ids.length) {
       ids = Arrays.copyOf(ids, length + Math.max(16, length / 2));
     }
@@ -125,11 +142,14 @@ final class Sample {
     attention.tokens(id);
     seen.set(id);
     listener.token(number, id, lastLogprob());
-    if (endsText) {
+    if (ends.get(id)) {
       end(Finish.EOS);
       return;
     }
-    String piece = stops.push(decoder.push(id));
+    String piece = decoder.push(id);
+    if (length > searched || piece.isEmpty()) {
+      piece = stops.push(piece);
+    }
     if (stops.stopped()) {
       finish = Finish.STOP;
     }
@@ -167,7 +187,7 @@ final class Sample {
   /** Tokens of a text that nothing was written to, and of which no odds are known. */
   static List<Token> tokens(Tokenizer tokenizer, int[] ids) {
     Request nobody = Request.ids(ids);
-    Sample sample = new Sample(tokenizer, nobody, 0, ids, KeptAttention.NONE);
+    Sample sample = new Sample(tokenizer, NO_TOKENS, nobody, 0, ids, KeptAttention.NONE);
     return sample.tokens();
   }
 

@@ -25,6 +25,7 @@ import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
@@ -104,13 +105,14 @@ final class Session implements AutoCloseable {
       activations = Activations.allocate(arena, config, size.rows());
       logits = arena.allocate(Math.max(size.logitRows(), request.samples), config.vocabSize());
       row = new float[config.vocabSize()];
+      BitSet ends = request.endTokens(config);
       for (int s = 0; s < request.samples; s++) {
         KeptAttention kept =
             request
                 .attention
                 .map(selection -> KeptAttention.allocate(selection, selection.of(config), total))
                 .orElse(KeptAttention.NONE);
-        samples.add(new Sample(tokenizer, request, s, prompt, kept));
+        samples.add(new Sample(tokenizer, ends, request, s, prompt, kept));
       }
       recorder = attention.map(plan -> recorder(plan, size, total)).orElse(null);
     } catch (Throwable e) {
@@ -179,7 +181,19 @@ final class Session implements AutoCloseable {
     for (int id : ids) {
       tokenizer.requireToken(id);
     }
+    request.stopTokens.forEach(tokenizer::requireToken);
     return ids;
+  }
+
+  /**
+   * How many tokens fit a context after a prompt.
+   *
+   * @param prompt tokens, no more than the context holds
+   * @param lastHasPosition whether the last of them takes a position: nothing is predicted from it,
+   *     so that it needs none unless it is read for something else
+   */
+  static int roomAfter(int prompt, boolean lastHasPosition, Gpt2Config config) {
+    return config.nPositions() - prompt + (lastHasPosition ? 0 : 1);
   }
 
   /** How many tokens a request writes at most, after so many of its prompt. */
@@ -187,16 +201,22 @@ final class Session implements AutoCloseable {
     if (request.slide) {
       return request.tokens < 0 ? Request.DEFAULT_TOKENS : request.tokens;
     }
-    int room = config.nPositions() - prompt;
-    if (room < 0) {
+    int over = prompt - config.nPositions();
+    if (over > 0) {
       throw new IllegalArgumentException(
           "the prompt has %d tokens and the model reads %d: shorten it by %d, or let the context slide (--overflow slide)"
-              .formatted(prompt, config.nPositions(), -room));
+              .formatted(prompt, config.nPositions(), over));
     }
+    boolean lastHasPosition = request.lastHasPosition();
+    int room = roomAfter(prompt, lastHasPosition, config);
     if (request.tokens > room || (request.tokens < 0 && room == 0)) {
       throw new IllegalArgumentException(
-          "%d prompt tokens leave room for %d new ones in a context of %d: ask for fewer, or let the context slide (--overflow slide)"
-              .formatted(prompt, room, config.nPositions()));
+          "%d prompt tokens leave room for %d new ones in a context of %d%s: ask for fewer, or let the context slide (--overflow slide)"
+              .formatted(
+                  prompt,
+                  room,
+                  config.nPositions(),
+                  lastHasPosition ? ", where the last is read too" : ""));
     }
     return request.tokens < 0 ? Math.min(Request.DEFAULT_TOKENS, room) : request.tokens;
   }
@@ -342,10 +362,12 @@ final class Session implements AutoCloseable {
 
   /**
    * Tokens are chosen on the device where that can be, and on the host where it takes what the
-   * device does not bring along: how often a token was written, what heads make of a new one.
+   * device does not bring along: how often a token was written, which may not be chosen yet, what
+   * heads make of a new one.
    */
   private Decoder decoder() {
-    boolean onHost = request.sampling.countsTokens() || valueNorms != null;
+    boolean onHost =
+        request.sampling.countsTokens() || valueNorms != null || request.minTokens > 0;
     Optional<Steps> steps = onHost ? Optional.empty() : model.ops().steps(this::plan);
     if (steps.isPresent()) {
       return new DeviceDecoder(
@@ -373,6 +395,7 @@ final class Session implements AutoCloseable {
         request.sampling,
         tokenizer.ids(),
         samples.getFirst().seen,
+        request.firstSample,
         prompt.length,
         config.nPositions(),
         tokens + (recorder == null ? 0 : 1),
@@ -394,7 +417,7 @@ final class Session implements AutoCloseable {
   /** Appends a chosen token; {@code logits} are those it was chosen from, if they are at hand. */
   void accept(Sample sample, int id, float @Nullable [] logits) {
     sample.note(id, logits);
-    sample.accept(id, config.isEnd(id));
+    sample.accept(id);
   }
 
   /**

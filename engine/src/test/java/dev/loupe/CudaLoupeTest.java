@@ -15,6 +15,7 @@ import dev.loupe.weights.DType;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -94,6 +95,49 @@ class CudaLoupeTest {
     }
     Request one = Request.text("ROMEO:").tokens(12).sampling(request.sampling);
     assertEquals(tinyGpu.run(one).getFirst().text(), actual.getFirst().text(), "a batch of one");
+  }
+
+  @Test
+  void drawsAreCountedOnFromTheFirstSample() {
+    Sampling sampling = Sampling.seeded(7);
+    Request four = Request.text("ROMEO:").tokens(9).samples(4).sampling(sampling);
+    Request last = Request.text("ROMEO:").tokens(9).samples(2).firstSample(2).sampling(sampling);
+    List<Generation> expected = tinyCpu.run(four);
+    List<Generation> actual = tinyGpu.run(last);
+    for (int s = 0; s < 2; s++) {
+      assertArrayEquals(ids(expected.get(2 + s)), ids(actual.get(s)));
+    }
+  }
+
+  @Test
+  void theLastTokenNeedsNoPosition() {
+    int[] full = new int[tinyCpu.info().config().nPositions()];
+    Arrays.setAll(full, i -> 7 * i % 1000);
+    int[] before = Arrays.copyOf(full, full.length - 3);
+    for (int samples = 1; samples <= 3; samples += 2) {
+      Request one = Request.ids(full).tokens(1).samples(samples).logprobs(0);
+      Request four = Request.ids(before).tokens(4).samples(samples);
+      for (Request request : List.of(one, four)) {
+        List<Generation> expected = tinyCpu.run(request);
+        List<Generation> actual = tinyGpu.run(request);
+        assertEquals(full.length + 1, actual.getFirst().tokens().size());
+        for (int s = 0; s < samples; s++) {
+          assertArrayEquals(ids(expected.get(s)), ids(actual.get(s)));
+        }
+      }
+    }
+  }
+
+  @Test
+  void noTextEndsTooEarly() {
+    Request plain = Request.text("ROMEO:").tokens(12).sampling(Sampling.seeded(5));
+    int early = ids(tinyCpu.run(plain).getFirst())[8];
+    Request ends = plain.stopTokens(Set.of(early));
+    assertArrayEquals(ids(tinyCpu.run(ends).getFirst()), ids(tinyGpu.run(ends).getFirst()));
+    Request later = plain.minTokens(6);
+    int[] written = ids(tinyGpu.run(later).getFirst());
+    assertArrayEquals(ids(tinyCpu.run(later).getFirst()), written);
+    assertTrue(written.length >= tinyCpu.run(later).getFirst().promptLength() + 6);
   }
 
   /** What the sampler on the device does not count, the host does. */

@@ -356,7 +356,9 @@ class LoupeTest {
   void contextIsEnforced() {
     String long300 = "a b c d e f g h i j ".repeat(30);
     refused(r -> {}, Request.text(long300), "331 tokens", "256", "by 75");
-    refused(r -> r.tokens(251), Request.text("ROMEO:"), "6 prompt", "250");
+    refused(r -> r.tokens(252), Request.text("ROMEO:"), "6 prompt", "251");
+    refused(
+        r -> r.tokens(251).attention(AttentionSelection.all()), Request.text("ROMEO:"), "250");
     assertEquals(
         256,
         one(Request.text("ROMEO:")
@@ -367,7 +369,9 @@ class LoupeTest {
             .tokens(),
         "exactly full is fine, the last row included");
     int[] full = new int[256];
-    refused(r -> {}, Request.ids(full), "room for 0");
+    refused(r -> r.attention(AttentionSelection.all()), Request.ids(full), "room for 0");
+    refused(r -> r.readAgain(true), Request.ids(full), "room for 0", "read");
+    refused(r -> {}, Request.ids(new int[257]), "by 1");
     assertEquals(256, one(Request.ids(full).tokens(0)).tokens().size());
   }
 

@@ -104,6 +104,7 @@ final class GenerateCommand implements Callable<Integer> {
             .interventions(changes.interventions())
             .samples(samples)
             .stops(stops)
+            .readAgain(readouts.writes())
             .slide(overflow == Overflow.SLIDE);
     if (tokens != null) {
       request.tokens(tokens);

@@ -54,16 +54,17 @@ public enum AttentionFormat {
   }
 
   /**
-   * What {@link #write(Generation, Path)} puts into a file, by way of one that is deleted; refuses
-   * what that refuses.
+   * {@link #write(Generation, Path)} into a temporary file, which the caller deletes. A failure
+   * leaves none.
    */
-  public byte[] bytes(Generation run) throws IOException {
+  public Path temporary(Generation run) throws IOException {
     Path file = Files.createTempFile("loupe-", ending());
     try {
       write(run, file);
-      return Files.readAllBytes(file);
-    } finally {
+      return file;
+    } catch (Throwable e) {
       Files.deleteIfExists(file);
+      throw e;
     }
   }
 

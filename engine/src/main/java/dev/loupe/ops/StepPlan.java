@@ -13,6 +13,7 @@ import java.util.Optional;
  * @param sampling how tokens are chosen
  * @param allowed ids that may be chosen
  * @param seen ids of the prompt, for the repetition penalty
+ * @param firstSample by which number the first sequence's tokens are drawn; the others count on
  * @param place place in the run of the first token to be chosen
  * @param positions positions that the model has
  * @param limit most results that will be taken
@@ -26,6 +27,7 @@ public record StepPlan(
     Sampling sampling,
     BitSet allowed,
     BitSet seen,
+    int firstSample,
     int place,
     int positions,
     int limit,

@@ -13,6 +13,7 @@ import java.util.BitSet;
  */
 public final class Sampler {
   private static final int[] NONE = {};
+  private static final BitSet NO_IDS = new BitSet();
 
   /** {@link #largestNoise}, by the number of ones and the four bits. */
   private static final double[] LARGEST_NOISE = new double[33 << 4];
@@ -60,17 +61,25 @@ public final class Sampler {
     return next(logits, seen, NONE, sample, position);
   }
 
+  /** {@link #next(float[], BitSet, int[], BitSet, int, int)} where none is banned. */
+  public int next(float[] logits, BitSet seen, int[] text, int sample, int position) {
+    return next(logits, seen, text, NO_IDS, sample, position);
+  }
+
   /**
    * The next token.
    *
    * @param logits one for each row of the vocabulary
    * @param seen ids in the run so far, for the repetition penalty
    * @param text ids written so far, for the presence and frequency penalties
+   * @param banned ids that are not chosen this time, though they are allowed
    * @param sample number of the sample among those of one prompt
    * @param position place of the chosen token in the run
    * @throws NotFiniteException if a logit is NaN or infinite
+   * @throws IllegalArgumentException if all are banned that are allowed
    */
-  public int next(float[] logits, BitSet seen, int[] text, int sample, int position) {
+  public int next(
+      float[] logits, BitSet seen, int[] text, BitSet banned, int sample, int position) {
     requireFinite(logits);
     count(text, logits.length);
     int n = 0;
@@ -80,6 +89,9 @@ public final class Sampler {
     for (int id : allowed) {
       if (id >= logits.length) {
         break;
+      }
+      if (banned.get(id)) {
+        continue;
       }
       float score = logits[id];
       if (penalty != 1 && seen.get(id)) {
@@ -93,6 +105,9 @@ public final class Sampler {
     }
     for (int id : text) {
       counts[id] = 0;
+    }
+    if (n == 0) {
+      throw new IllegalArgumentException("every token would end the text too early");
     }
     if (sampling.isGreedy()) {
       return ids[best(n)];

@@ -8,6 +8,8 @@ import dev.loupe.Batcher;
 import dev.loupe.Loupe;
 import java.net.URLEncoder;
 import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import java.util.function.Consumer;
 
 /**
@@ -19,19 +21,41 @@ final class Api implements AutoCloseable {
   private static final String COMPLETIONS = "/v1/completions";
   private static final String HEALTH = "/healthz";
   private static final String METRICS = "/metrics";
+  private static final String OPENAPI = "/openapi.json";
+  private static final String CHAT = "/v1/chat/completions";
   private static final String PAGE = "page";
   private static final String OTHER = "other";
 
+  private static final Set<String> PATHS =
+      Set.of(
+          MODELS,
+          COMPLETIONS,
+          CHAT,
+          HEALTH,
+          METRICS,
+          OPENAPI,
+          Tokens.TOKENIZE,
+          Tokens.DETOKENIZE,
+          Tokens.INFO);
+
+  /** What needs no key. */
+  private static final Set<String> OPEN = Set.of(HEALTH, PAGE, OPENAPI);
+
   /** Bytes of runs that the page can look at. */
   private static final long MOST_KEPT = 512L << 20;
+
+  /** Bytes of large answers that clients have still to take. */
+  private static final long MOST_UNREAD = 64L << 20;
 
   private final Access access;
   private final Batcher batcher;
   private final Places places;
   private final Metrics metrics;
   private final Completions completions;
+  private final Tokens tokens;
   private final Page page = new Page();
   private final Workbench workbench;
+  private final String openApi = Page.read("openapi.json");
   private final String model;
   private final Consumer<String> failures;
   private final long started = System.currentTimeMillis() / 1000;
@@ -43,10 +67,20 @@ final class Api implements AutoCloseable {
     places = new Places(options.queue(), batcher.slots());
     metrics = new Metrics(places);
     model = options.model();
-    completions = new Completions(loupe, batcher, model, places, metrics, options.timeout());
+    Outbox outbox = new Outbox(MOST_UNREAD);
+    completions =
+        new Completions(loupe, batcher, model, places, metrics, options.timeout(), outbox);
+    tokens = new Tokens(loupe, model, places, options.timeout(), outbox);
     Runs runs = new Runs(MOST_KEPT);
     RunWriter writer = new RunWriter(loupe, batcher, places, metrics, options.timeout(), runs);
-    workbench = new Workbench(loupe, model, runs, writer);
+    workbench = new Workbench(loupe, model, runs, writer, places, options.timeout(), outbox);
+  }
+
+  /** All paths but the page's, a name in them left open. */
+  static Set<String> routes() {
+    Set<String> routes = new TreeSet<>(PATHS);
+    routes.addAll(Workbench.routes());
+    return routes;
   }
 
   Places places() {
@@ -64,7 +98,7 @@ final class Api implements AutoCloseable {
   void handle(Exchange exchange) {
     String route = route(exchange.path());
     try {
-      access.check(exchange, route.equals(HEALTH) || route.equals(PAGE));
+      access.check(exchange, OPEN.contains(route));
       answer(exchange, route);
     } catch (ApiException e) {
       exchange.send(e, headers(e.status(), route));
@@ -103,14 +137,14 @@ final class Api implements AutoCloseable {
     if (page.has(path)) {
       return PAGE;
     }
-    return switch (path) {
-      case MODELS, COMPLETIONS, HEALTH, METRICS -> path;
-      default -> Workbench.route(path).orElse(OTHER);
-    };
+    return PATHS.contains(path) ? path : Workbench.route(path).orElse(OTHER);
   }
 
   private static String methodOf(String route) {
-    return route.equals(COMPLETIONS) || route.equals(Workbench.RUNS) ? "POST" : "GET";
+    return switch (route) {
+      case COMPLETIONS, CHAT, Workbench.RUNS, Tokens.TOKENIZE, Tokens.DETOKENIZE -> "POST";
+      default -> "GET";
+    };
   }
 
   private void answer(Exchange exchange, String route) {
@@ -118,14 +152,21 @@ final class Api implements AutoCloseable {
       throw ApiException.invalid(
           404,
           "not_found",
-          "there is nothing at this path: /, %s, %s, %s, %s"
-              .formatted(COMPLETIONS, MODELS, HEALTH, METRICS));
+          "nothing is served at this path; %s lists what is served".formatted(OPENAPI));
     }
     if (!exchange.method().equals(methodOf(route))) {
       throw ApiException.invalid(405, null, "%s takes %s alone".formatted(route, methodOf(route)));
     }
     switch (route) {
       case COMPLETIONS -> completions.answer(exchange);
+      case CHAT ->
+          throw ApiException.invalid(
+              400,
+              "no_chat_format",
+              "the model %s has no chat format: it continues texts, by %s"
+                  .formatted(model, COMPLETIONS));
+      case Tokens.TOKENIZE, Tokens.DETOKENIZE, Tokens.INFO -> tokens.answer(exchange, route);
+      case OPENAPI -> exchange.send(200, "application/json", openApi, Map.of());
       case METRICS -> exchange.send(200, "text/plain; version=0.0.4", metrics.text(), Map.of());
       case HEALTH -> {
         JsonObject health = new JsonObject();

@@ -2,35 +2,42 @@ package dev.loupe.serve;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What a client of {@code /v1/completions} asks for: OpenAI's fields, and top_k, min_p and
- * repetition_penalty as vLLM names them. Fields that are not known change nothing and are passed
- * over, as OpenAI does; those that would change the text and can't be honoured are refused.
+ * What a client of {@code /v1/completions} asks for: OpenAI's fields, and others as vLLM names
+ * them. {@link KnownFields} says what becomes of the rest.
  *
- * @param prompts token ids of each; none is empty
- * @param tokens to write at most, which the context has room for after each prompt
+ * @param prompts not read yet: that takes time, and waits for the request's turn
+ * @param tokens to write at most
  * @param n continuations of each prompt
  * @param logprobs how many alternatives to each token; negative for no logprobs
+ * @param stopTokens ids that end a text beside the model's own
  * @param includeUsage whether a stream ends with the counts of tokens
  * @param special whether special tokens are found in prompts and shown in texts
  */
 record CompletionRequest(
-    List<int[]> prompts,
+    Prompts prompts,
     int tokens,
+    int minTokens,
     int n,
     Sampling sampling,
     List<String> stops,
+    Set<Integer> stopTokens,
+    boolean ignoreEos,
     boolean echo,
     int logprobs,
     boolean stream,
@@ -41,6 +48,7 @@ record CompletionRequest(
   private static final int MOST_CHOICES = 128;
   private static final int MOST_STOPS = 4;
   private static final int LONGEST_STOP = 1000;
+  private static final int MOST_STOP_TOKENS = 128;
   private static final int MOST_LOGPROBS = 5;
 
   /**
@@ -49,14 +57,18 @@ record CompletionRequest(
    * @throws ApiException if one is wrong; the message says which and why
    */
   static CompletionRequest of(Fields fields, Loupe loupe, String model) {
-    String asked = fields.string("model");
-    if (asked != null && !asked.equals(model)) {
-      throw ApiException.noSuchModel(
-          "there is no model %s here, only %s".formatted(shorter(asked), model));
-    }
-    refuseWhatCantBeHonoured(fields);
+    requireModel(fields, model);
+    KnownFields.COMPLETIONS.check(fields);
     Gpt2Config config = loupe.info().config();
-    List<int[]> prompts = Prompts.of(fields, loupe).of(fields.get("prompt"));
+    int tokens =
+        (int) fields.whole("max_tokens", DEFAULT_TOKENS, 0, Math.max(1 << 20, config.nPositions()));
+    Prompts prompts =
+        Prompts.of(
+            "prompt",
+            fields,
+            loupe,
+            new Prompts.Writing("max_tokens", tokens, false),
+            truncation(fields, config));
     List<String> stops = stops(fields.get("stop"));
     Optional<String> whyNoText = loupe.tokenizer().whyNoText();
     if (!stops.isEmpty() && whyNoText.isPresent()) {
@@ -65,8 +77,6 @@ record CompletionRequest(
           null,
           "stop strings end a text, and this model takes token ids alone: " + whyNoText.get());
     }
-    int tokens =
-        (int) fields.whole("max_tokens", DEFAULT_TOKENS, 0, Math.max(1 << 20, config.nPositions()));
     int n = (int) fields.whole("n", 1, 1, MOST_CHOICES);
     long bestOf = fields.whole("best_of", n, 1, Integer.MAX_VALUE);
     if (bestOf != n) {
@@ -80,41 +90,62 @@ record CompletionRequest(
           "%d prompts and n = %d: more than %d texts to write"
               .formatted(prompts.size(), n, MOST_CHOICES));
     }
-    for (int[] prompt : prompts) {
-      if (prompt.length + tokens > config.nPositions()) {
-        throw ApiException.field(
-            "prompt",
-            "context_length_exceeded",
-            "the prompt has %d tokens and max_tokens is %d: the model's context holds %d"
-                .formatted(prompt.length, tokens, config.nPositions()));
-      }
-    }
     JsonElement options = fields.get("stream_options");
     if (options != null && !options.isJsonObject()) {
       throw Fields.wrong("stream_options", options, "an object");
     }
+    Fields streaming = new Fields(options == null ? new JsonObject() : options.getAsJsonObject());
+    KnownFields.STREAM_OPTIONS.check(streaming);
     return new CompletionRequest(
         prompts,
         tokens,
+        (int) fields.whole("min_tokens", 0, 0, tokens),
         n,
         sampling(fields),
         stops,
+        stopTokens(fields.get("stop_token_ids"), loupe.tokenizer()),
+        fields.flag("ignore_eos"),
         fields.flag("echo"),
         (int) fields.whole("logprobs", -1, 0, MOST_LOGPROBS),
         fields.flag("stream"),
-        options != null && new Fields(options.getAsJsonObject()).flag("include_usage"),
+        streaming.flag("include_usage"),
         fields.flag("special"));
   }
 
-  private static void refuseWhatCantBeHonoured(Fields fields) {
-    String suffix = fields.string("suffix");
-    if (suffix != null && !suffix.isEmpty()) {
-      throw ApiException.field("suffix", null, "suffix is not supported: GPT-2 only continues");
+  /**
+   * @throws ApiException if a request is for another model than {@code model}
+   */
+  static void requireModel(Fields fields, String model) {
+    String asked = fields.string("model");
+    if (asked != null && !asked.equals(model)) {
+      throw ApiException.noSuchModel(
+          "there is no model %s here, only %s".formatted(shorter(asked), model));
     }
-    JsonElement bias = fields.get("logit_bias");
-    if (bias != null && !(bias.isJsonObject() && bias.getAsJsonObject().isEmpty())) {
-      throw ApiException.field("logit_bias", null, "logit_bias is not supported");
+  }
+
+  /** How many tokens of a prompt are kept: the last of them. */
+  private static Prompts.Truncation truncation(Fields fields, Gpt2Config config) {
+    long most = fields.whole("truncate_prompt_tokens", 0, -1, config.nPositions());
+    if (most == 0 && fields.get("truncate_prompt_tokens") != null) {
+      throw ApiException.field(
+          "truncate_prompt_tokens",
+          null,
+          "truncate_prompt_tokens is 0: give -1 for what the context has room for, or 1 and more");
     }
+    return new Prompts.Truncation((int) most);
+  }
+
+  private static Set<Integer> stopTokens(@Nullable JsonElement value, Tokenizer tokenizer) {
+    if (value == null) {
+      return Set.of();
+    }
+    if (!value.isJsonArray() || value.getAsJsonArray().size() > MOST_STOP_TOKENS) {
+      throw Fields.wrong(
+          "stop_token_ids", value, "an array of at most %d ids".formatted(MOST_STOP_TOKENS));
+    }
+    return Arrays.stream(Prompts.ids("stop_token_ids", value.getAsJsonArray(), tokenizer))
+        .boxed()
+        .collect(Collectors.toSet());
   }
 
   static Sampling sampling(Fields fields) {
@@ -163,105 +194,34 @@ record CompletionRequest(
     return stops;
   }
 
-  /** What to run for one of the prompts. */
-  Request request(int[] prompt) {
+  /**
+   * What to run for one of the prompts.
+   *
+   * @param p its number
+   */
+  Request request(int[] prompt, int p) {
     Request request =
         Request.ids(prompt)
             .special(special)
             .tokens(tokens)
+            .minTokens(minTokens)
             .samples(n)
+            .firstSample(p * n)
             .sampling(sampling)
-            .stops(stops);
+            .stops(stops)
+            .stopTokens(stopTokens)
+            .ignoreEos(ignoreEos);
     return logprobs < 0 ? request : request.logprobs(logprobs);
+  }
+
+  /** About how many an answer that is not streamed has. */
+  long bytes() {
+    long text = echo ? tokens + prompts.mostTokens() : tokens;
+    long each = 8 + (logprobs < 0 ? 0 : 80 + 60L * logprobs);
+    return prompts.size() * n * text * each;
   }
 
   private static String shorter(String text) {
     return text.length() > 60 ? text.substring(0, 60) + "..." : text;
-  }
-
-  /**
-   * The four forms of a prompt.
-   *
-   * @param special whether special tokens in a text are taken as such
-   * @param front whether a text gets the tokens in front that the tokenizer's files put there
-   */
-  record Prompts(Tokenizer tokenizer, Gpt2Config config, boolean special, boolean front) {
-    /** Of a request with the fields special and, as vLLM names it, add_special_tokens. */
-    static Prompts of(Fields fields, Loupe loupe) {
-      JsonElement front = fields.get("add_special_tokens");
-      return new Prompts(
-          loupe.tokenizer(),
-          loupe.info().config(),
-          fields.flag("special"),
-          front == null || fields.flag("add_special_tokens"));
-    }
-
-    List<int[]> of(@Nullable JsonElement value) {
-      if (value == null) {
-        return List.of(text("")); // as OpenAI: a new document
-      }
-      if (Fields.isString(value)) {
-        return List.of(text(value.getAsString()));
-      }
-      if (!value.isJsonArray() || value.getAsJsonArray().isEmpty()) {
-        throw wrong(value);
-      }
-      JsonArray list = value.getAsJsonArray();
-      if (Fields.isNumber(list.get(0))) {
-        return List.of(ids(list));
-      }
-      if (list.size() > MOST_CHOICES) {
-        throw ApiException.field(
-            "prompt", null, "%d prompts, more than %d".formatted(list.size(), MOST_CHOICES));
-      }
-      List<int[]> prompts = new ArrayList<>();
-      for (JsonElement prompt : list) {
-        if (Fields.isString(prompt)) {
-          prompts.add(text(prompt.getAsString()));
-        } else if (prompt.isJsonArray()) {
-          prompts.add(ids(prompt.getAsJsonArray()));
-        } else {
-          throw wrong(value);
-        }
-      }
-      return prompts;
-    }
-
-    private static ApiException wrong(JsonElement value) {
-      return Fields.wrong(
-          "prompt", value, "a string, an array of strings, of token ids, or of arrays of them");
-    }
-
-    private int[] text(String text) {
-      int[] ids;
-      try {
-        ids = tokenizer.encodePrompt(text, special, front);
-      } catch (IllegalArgumentException e) {
-        throw ApiException.field("prompt", null, String.valueOf(e.getMessage()));
-      }
-      if (ids.length > 0) {
-        return ids;
-      }
-      if (config.bosTokenId() < 0) {
-        throw ApiException.field(
-            "prompt", null, "the prompt is empty and the model has no beginning-of-text token");
-      }
-      return new int[] {config.bosTokenId()};
-    }
-
-    private int[] ids(JsonArray list) {
-      if (list.isEmpty()) {
-        throw ApiException.field("prompt", null, "a prompt without token ids");
-      }
-      int[] ids = new int[list.size()];
-      int most = tokenizer.ids().length() - 1;
-      for (int i = 0; i < ids.length; i++) {
-        ids[i] = (int) Fields.whole("prompt", list.get(i), 0, most);
-        if (!tokenizer.contains(ids[i])) {
-          throw ApiException.field("prompt", null, "there is no token %d".formatted(ids[i]));
-        }
-      }
-      return ids;
-    }
   }
 }

@@ -20,7 +20,8 @@ import java.util.concurrent.CancellationException;
 /**
  * {@code /v1/completions}: the prompts of a request are run one after the other, the n texts of
  * each at once as far as there are slots, beside those of other requests. Choice p * n + s is
- * sample s of prompt p, which is what {@code loupe generate --samples} writes with the same seed.
+ * sample s of prompt p. It is drawn as sample p * n + s, so that prompts that are alike get texts
+ * of their own; {@code loupe generate --samples} writes it with the same seed.
  *
  * <p>When a request's time is up, it ends with what it has: texts that were cut so have
  * finish_reason {@code length}. If there is nothing of some prompt yet, the request fails with 503,
@@ -33,6 +34,7 @@ final class Completions {
   private final Places places;
   private final Metrics metrics;
   private final Duration timeout;
+  private final Outbox outbox;
 
   Completions(
       Loupe loupe,
@@ -40,13 +42,15 @@ final class Completions {
       String model,
       Places places,
       Metrics metrics,
-      Duration timeout) {
+      Duration timeout,
+      Outbox outbox) {
     this.loupe = loupe;
     this.batcher = batcher;
     this.model = model;
     this.places = places;
     this.metrics = metrics;
     this.timeout = timeout;
+    this.outbox = outbox;
   }
 
   /**
@@ -57,6 +61,9 @@ final class Completions {
     Answer answer;
     try (Places.Place place = places.enter()) { // first: what is read below takes memory
       CompletionRequest request = CompletionRequest.of(Fields.parse(exchange.body()), loupe, model);
+      if (!request.stream()) {
+        exchange.reserve(outbox, request.bytes(), deadline);
+      }
       place.await(deadline);
       long start = System.nanoTime();
       try {
@@ -86,6 +93,7 @@ final class Completions {
     private final Set<Integer> begun = new HashSet<>(); // choices that a stream has text of
     private final boolean idsAlone = loupe.tokenizer().whyNoText().isPresent();
     private final Map<Integer, JsonArray> unsent = new HashMap<>(); // ids of choices of a stream
+    private List<int[]> prompts = List.of(); // ids of each
     private int promptTokens;
     private int completionTokens;
 
@@ -96,7 +104,8 @@ final class Completions {
     }
 
     void run() {
-      for (int p = 0; p < request.prompts().size(); p++) {
+      prompts = request.prompts().read(this::requireWanted);
+      for (int p = 0; p < prompts.size(); p++) {
         for (Generation run : run(p)) {
           JsonObject choice =
               new Choice(loupe.tokenizer(), run, request.special())
@@ -113,21 +122,29 @@ final class Completions {
     }
 
     private List<Generation> run(int p) {
-      int[] prompt = request.prompts().get(p);
+      int[] prompt = prompts.get(p);
+      requireWanted();
       List<Generation> runs;
       try {
-        if (isOver()) {
-          throw new CancellationException();
-        }
-        runs = batcher.run(request.request(prompt).listener(listener(p)));
+        runs = batcher.run(request.request(prompt, p).listener(listener(p)));
       } catch (CancellationException e) {
-        throw exchange.isCancelled() ? closing() : tooLate();
+        throw unwanted();
       }
       int written = runs.stream().mapToInt(run -> run.tokens().size() - prompt.length).sum();
       metrics.tokens(prompt.length, written);
       promptTokens += prompt.length;
       completionTokens += written;
       return runs;
+    }
+
+    private void requireWanted() {
+      if (isOver()) {
+        throw unwanted();
+      }
+    }
+
+    private ApiException unwanted() {
+      return exchange.isCancelled() ? closing() : tooLate();
     }
 
     private static ApiException tooLate() {
@@ -173,7 +190,7 @@ final class Completions {
     private String echoed(int p, int sample, String piece) {
       boolean first = begun.add(p * request.n() + sample);
       return first && request.echo()
-          ? loupe.tokenizer().decode(request.prompts().get(p), request.special()) + piece
+          ? loupe.tokenizer().decode(prompts.get(p), request.special()) + piece
           : piece;
     }
 
@@ -184,7 +201,7 @@ final class Completions {
           _ -> {
             JsonArray ids = new JsonArray();
             if (request.echo()) {
-              Arrays.stream(request.prompts().get(p)).forEach(ids::add);
+              Arrays.stream(prompts.get(p)).forEach(ids::add);
             }
             return ids;
           });

@@ -5,11 +5,13 @@ import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelFutureListener;
 import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelOutboundBuffer;
 import io.netty.channel.SimpleChannelInboundHandler;
 import io.netty.handler.codec.http.FullHttpRequest;
 import io.netty.handler.codec.http.TooLongHttpHeaderException;
 import io.netty.handler.codec.http.TooLongHttpLineException;
 import io.netty.util.concurrent.ScheduledFuture;
+import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
@@ -18,19 +20,23 @@ import org.jspecify.annotations.Nullable;
 /**
  * One client's connection, on the thread of the network. A request must be there, whole, within a
  * time from the connection's beginning or from the last answer: neither a connection that says
- * nothing nor one that says it slowly stays.
+ * nothing nor one that says it slowly stays. An answer that is still on its way stays as long as
+ * the client takes some of it within that time.
  *
  * <p>Requests that follow before the answer (pipelining) are not answered; the connection closes
  * after the first, and the client sends them again. No client in use does this.
  */
 final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
   private final Consumer<Exchange> handler;
-  private final long patience; // seconds
+  private final Duration patience;
   private @Nullable Exchange current;
   private @Nullable ScheduledFuture<?> deadline;
+  private long lastAnswer; // nanoseconds since the server's class was loaded; 0 before the first
   private volatile boolean last;
 
-  Connection(Consumer<Exchange> handler, long patience) {
+  private static final long BEGINNING = System.nanoTime();
+
+  Connection(Consumer<Exchange> handler, Duration patience) {
     this.handler = handler;
     this.patience = patience;
   }
@@ -86,9 +92,25 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
     return !last;
   }
 
+  /** Whether no request of this connection is being answered. */
+  boolean isIdle() {
+    return current == null;
+  }
+
+  /** When it last had an answer, later ones have a higher number; 0 if it never had one. */
+  long lastAnswer() {
+    return lastAnswer;
+  }
+
+  /** Time in which a client must take some of its answer. */
+  Duration patience() {
+    return patience;
+  }
+
   /** The answer is on its way: what arrives from here on is another request. */
   void answered(ChannelHandlerContext channel) {
     current = null;
+    lastAnswer = Math.max(1, System.nanoTime() - BEGINNING);
     if (channel.channel().isActive()) {
       await(channel);
     }
@@ -110,10 +132,25 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
   }
 
   private void await(ChannelHandlerContext channel) {
+    await(channel, Long.MAX_VALUE);
+  }
+
+  private void await(ChannelHandlerContext channel, long unsentBefore) {
     Runnable close =
         () -> {
-          ChannelFuture _ = channel.close();
+          long unsent = unsent(channel.channel());
+          if (unsent > 0 && unsent < unsentBefore) {
+            await(channel, unsent); // it reads on
+          } else {
+            ChannelFuture _ = channel.close();
+          }
         };
-    deadline = channel.executor().schedule(close, patience, TimeUnit.SECONDS);
+    deadline = channel.executor().schedule(close, patience.toMillis(), TimeUnit.MILLISECONDS);
+  }
+
+  /** Bytes of answers that the system has not taken yet. */
+  private static long unsent(Channel channel) {
+    ChannelOutboundBuffer buffer = channel.unsafe().outboundBuffer();
+    return buffer == null ? 0 : buffer.totalPendingWriteBytes();
   }
 }

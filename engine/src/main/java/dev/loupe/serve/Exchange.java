@@ -23,9 +23,16 @@ import io.netty.handler.codec.http.HttpUtil;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
 import io.netty.handler.codec.http.QueryStringDecoder;
+import java.io.ByteArrayInputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.time.Duration;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ThreadLocalRandom;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -33,10 +40,20 @@ import org.jspecify.annotations.Nullable;
  * when the client goes away or the server closes. What is sent to a client that is gone is dropped.
  */
 final class Exchange {
+  private static final String REQUEST_ID = "x-request-id";
+
   static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
+
+  /** Bytes that are sent at a time; an answer that has no more is sent without waiting. */
+  static final int PIECE = 16 << 10;
 
   /** How long a run waits for a reader that is behind. */
   private static final Duration MOST_BEHIND = Duration.ofSeconds(2);
+
+  /** How long a reader may take nothing while others wait for room in the outbox. */
+  private static final Duration MOST_IN_THE_WAY = Duration.ofSeconds(5);
+
+  private static final HexFormat HEX = HexFormat.of();
 
   private final ChannelHandlerContext channel;
   private final Connection connection;
@@ -49,6 +66,10 @@ final class Exchange {
   private final HttpVersion version;
   private @Nullable Thread answering;
   private volatile boolean cancelled;
+  private final String id;
+  private @Nullable Outbox outbox; // that this answer has a share of
+  private Outbox.@Nullable Share share;
+  private boolean events; // have begun
   private int status; // 0 until an answer has begun
 
   /** Copies what it needs of {@code request}. */
@@ -65,6 +86,20 @@ final class Exchange {
     request.content().getBytes(request.content().readerIndex(), body);
     keepAlive = HttpUtil.isKeepAlive(request);
     version = request.protocolVersion();
+    id = idOf(headers.getAll(REQUEST_ID));
+  }
+
+  /** The client's own name of its request, if it gives one that a header can carry; or a new one. */
+  private static String idOf(List<String> given) {
+    return given.size() == 1 && given.getFirst().matches("[\\x21-\\x7e]{1,128}")
+        ? given.getFirst()
+        : newId();
+  }
+
+  private static String newId() {
+    byte[] random = new byte[12];
+    ThreadLocalRandom.current().nextBytes(random);
+    return "req_" + HEX.formatHex(random);
   }
 
   /** Those of a query that can be read; of one that can't, none. */
@@ -110,7 +145,29 @@ final class Exchange {
   /** This thread has answered, and goes on to other things. */
   synchronized void release() {
     answering = null;
+    if (share != null) {
+      share.close();
+      share = null;
+    }
     boolean _ = Thread.interrupted();
+  }
+
+  /**
+   * Asks for room for a large answer, before it is made; it is given back when the answer is sent.
+   *
+   * @param bytes about how many it will have
+   * @param deadline of System.nanoTime
+   * @throws InterruptedException if the client goes away before
+   * @throws ApiException if there is no room in time
+   */
+  void reserve(Outbox from, long bytes, long deadline) throws InterruptedException {
+    if (bytes > PIECE) {
+      Outbox.Share taken = from.share(bytes, deadline);
+      synchronized (this) {
+        outbox = from;
+        share = taken;
+      }
+    }
   }
 
   /** Interrupts whoever answers; what is there by then is still sent. */
@@ -142,9 +199,13 @@ final class Exchange {
 
   /** Answers with an error; where an answer has begun, as its last event. */
   void send(ApiException error, Map<String, String> more) {
-    if (status != 0) {
+    if (events) {
       event(GSON.toJson(error.json()));
       endEvents();
+      return;
+    }
+    if (status != 0) { // amid an answer of another kind: that it is cut is all that can be said
+      ChannelFuture _ = channel.close();
       return;
     }
     send(error.status(), "application/json", GSON.toJson(error.json()), more);
@@ -157,18 +218,64 @@ final class Exchange {
 
   /** Answers with {@code content}, whole. */
   void send(int code, String type, byte[] content, Map<String, String> more) {
+    if (content.length > PIECE) {
+      try {
+        send(code, type, content.length, new ByteArrayInputStream(content), more);
+      } catch (IOException e) {
+        throw new UncheckedIOException(e); // of an array there is none
+      }
+      return;
+    }
     FullHttpResponse response = whole(code, type, content);
     more.forEach((name, value) -> response.headers().set(name, value));
     begin(response);
     end(response);
   }
 
+  /**
+   * Answers with {@code length} bytes piece by piece, as the client takes them. One that takes
+   * nothing for a time is left.
+   *
+   * @throws IOException if {@code content} can't be read, or has less; the client sees that the
+   *     answer is cut
+   */
+  void send(int code, String type, long length, InputStream content, Map<String, String> more)
+      throws IOException {
+    if (share != null) {
+      share.shrink(length);
+    }
+    HttpResponse response =
+        typed(
+            new DefaultHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.valueOf(code)), type);
+    HttpUtil.setContentLength(response, length);
+    more.forEach((name, value) -> response.headers().set(name, value));
+    begin(response);
+    ChannelFuture _ = channel.write(response);
+    for (long sent = 0; sent < length; ) {
+      byte[] piece = content.readNBytes((int) Math.min(PIECE, length - sent));
+      if (piece.length == 0 || !waitForReader(true)) {
+        ChannelFuture _ = channel.close();
+        if (piece.length == 0) {
+          throw new EOFException("%d of %d bytes".formatted(sent, length));
+        }
+        return;
+      }
+      sent += piece.length;
+      ChannelFuture _ =
+          channel.writeAndFlush(new DefaultHttpContent(Unpooled.wrappedBuffer(piece)));
+    }
+    end(LastHttpContent.EMPTY_LAST_CONTENT);
+  }
+
   /** The answer to a request that never became whole. */
   static FullHttpResponse whole(ApiException error) {
-    return whole(
-        error.status(),
-        "application/json; charset=utf-8",
-        GSON.toJson(error.json()).getBytes(UTF_8));
+    FullHttpResponse response =
+        whole(
+            error.status(),
+            "application/json; charset=utf-8",
+            GSON.toJson(error.json()).getBytes(UTF_8));
+    response.headers().set(REQUEST_ID, newId());
+    return response;
   }
 
   private static FullHttpResponse whole(int code, String type, byte[] content) {
@@ -196,6 +303,7 @@ final class Exchange {
       HttpUtil.setTransferEncodingChunked(response, true);
     }
     begin(typed(response, "text/event-stream; charset=utf-8"));
+    events = true;
     ChannelFuture _ = channel.writeAndFlush(response);
   }
 
@@ -204,7 +312,7 @@ final class Exchange {
    * its connection closed if that does not help: what waits for it has a bound.
    */
   void event(String data) {
-    if (!waitForReader()) {
+    if (!waitForReader(false)) {
       ChannelFuture _ = channel.close();
       return;
     }
@@ -214,20 +322,46 @@ final class Exchange {
             new DefaultHttpContent(Unpooled.wrappedBuffer(event.getBytes(UTF_8))));
   }
 
-  private boolean waitForReader() {
+  /**
+   * Waits until the client has taken enough for more to be written.
+   *
+   * @param steadily whether it may take as long as it likes, as long as it takes something
+   * @return false if it is not there, or too slow
+   */
+  private boolean waitForReader(boolean steadily) {
     long start = System.nanoTime();
-    while (!channel.channel().isWritable()) {
-      if (!isConnected() || System.nanoTime() - start > MOST_BEHIND.toNanos()) {
-        return false;
+    long left = Long.MAX_VALUE; // bytes that it has still to take
+    boolean interrupted = false;
+    boolean writable = channel.channel().isWritable();
+    while (!writable && isConnected()) {
+      long now = channel.channel().bytesBeforeWritable();
+      if (steadily && now < left) {
+        start = System.nanoTime();
+      }
+      left = now;
+      if (System.nanoTime() - start > limit(steadily, interrupted).toNanos()) {
+        break;
       }
       try {
         Thread.sleep(2);
       } catch (InterruptedException e) {
-        Thread.currentThread().interrupt();
-        return false;
+        interrupted = true; // the server closes, or the client went
       }
+      writable = channel.channel().isWritable();
     }
-    return true;
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+    return writable && isConnected();
+  }
+
+  private Duration limit(boolean steadily, boolean interrupted) {
+    Duration patience = connection.patience();
+    if (!steadily || interrupted || cancelled) {
+      return MOST_BEHIND;
+    }
+    boolean inTheWay = outbox != null && outbox.isShort();
+    return inTheWay && patience.compareTo(MOST_IN_THE_WAY) > 0 ? MOST_IN_THE_WAY : patience;
   }
 
   void endEvents() {
@@ -236,6 +370,7 @@ final class Exchange {
 
   private void begin(HttpResponse response) {
     status = response.status().code();
+    response.headers().set(REQUEST_ID, id);
     if (!mayGoOn()) {
       response.headers().set(HttpHeaderNames.CONNECTION, HttpHeaderValues.CLOSE);
     }

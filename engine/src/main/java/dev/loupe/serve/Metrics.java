@@ -1,8 +1,16 @@
 package dev.loupe.serve;
 
+import com.sun.management.UnixOperatingSystemMXBean;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.stream.Stream;
 
 /**
  * What was done so far, in Prometheus' text format 0.0.4. Labels have few values: routes that there
@@ -62,10 +70,35 @@ final class Metrics {
     value(text, "loupe_generated_tokens_total", "counter", "Tokens written.", written);
     value(text, "loupe_requests_running", "gauge", "Requests that run.", places.running());
     value(text, "loupe_requests_waiting", "gauge", "Requests that wait.", places.waiting());
+    residentBytes()
+        .ifPresent(
+            bytes -> value(text, "loupe_resident_bytes", "gauge", "Memory of the process.", bytes));
+    value(
+        text,
+        "loupe_threads",
+        "gauge",
+        "Threads of the process.",
+        ManagementFactory.getThreadMXBean().getThreadCount());
+    if (ManagementFactory.getOperatingSystemMXBean() instanceof UnixOperatingSystemMXBean unix) {
+      long files = unix.getOpenFileDescriptorCount();
+      value(text, "loupe_open_files", "gauge", "Files and connections.", files);
+    }
     head(text, "loupe_run_seconds", "summary", "Time that requests ran, without waiting.");
     text.append(String.format(Locale.ROOT, "loupe_run_seconds_sum %.6f\n", nanos.sum() / 1e9));
     text.append("loupe_run_seconds_count ").append(runs.sum()).append('\n');
     return text.toString();
+  }
+
+  /** What of the process lies in memory, where Linux says so. */
+  private static Optional<Long> residentBytes() {
+    try (Stream<String> lines = Files.lines(Path.of("/proc/self/status"))) {
+      return lines
+          .filter(line -> line.startsWith("VmRSS:"))
+          .map(line -> Long.parseLong(line.replaceAll("\\D", "")) * 1024)
+          .findFirst();
+    } catch (IOException | UncheckedIOException e) {
+      return Optional.empty();
+    }
   }
 
   private static void head(StringBuilder text, String name, String type, String help) {

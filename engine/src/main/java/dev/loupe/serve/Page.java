@@ -61,7 +61,8 @@ final class Page {
     };
   }
 
-  private static String read(String name) {
+  /** The text of a resource of this package. */
+  static String read(String name) {
     try (InputStream in = Page.class.getResourceAsStream(name)) {
       return new String(Objects.requireNonNull(in, name).readAllBytes(), UTF_8);
     } catch (IOException e) {

@@ -31,8 +31,7 @@ final class Places {
     void await(long deadline) throws InterruptedException {
       runs = turn.tryAcquire(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
       if (!runs) {
-        throw ApiException.failed(
-            503, "timeout", "the request waited for its turn until its time was up");
+        throw tooLate();
       }
     }
 
@@ -69,6 +68,11 @@ final class Places {
       throw ApiException.queueFull("%d requests wait already: try again".formatted(queue));
     }
     return new Place();
+  }
+
+  static ApiException tooLate() {
+    return ApiException.failed(
+        503, "timeout", "the request waited for its turn until its time was up");
   }
 
   int running() {

@@ -65,6 +65,7 @@ record RunSpec(List<Integer> ids, int promptLength, List<Change> changes, int he
         throw Fields.wrong("changes", change, "an object with layer, head, and factor or mean");
       }
       Fields fields = new Fields(change.getAsJsonObject());
+      KnownFields.CHANGES.check(fields);
       changes.add(
           new Change(
               (int) fields.whole("layer", 0, 0, Integer.MAX_VALUE),

@@ -19,7 +19,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
-import java.util.concurrent.ConcurrentHashMap;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -58,38 +57,47 @@ final class RunWriter {
     config = loupe.info().config();
   }
 
-  /** One text to write or to read. */
+  /**
+   * One text to write or to read.
+   *
+   * @param prompt not read yet: that waits for its turn
+   */
+  private record Draft(Fields fields, Prompts prompt, int tokens, Sampling sampling) {}
+
   private record Job(RunSpec spec, int tokens, Sampling sampling) {}
 
-  private Job job(Fields fields) {
+  private Draft draft(Fields fields) {
+    KnownFields.RUNS.check(fields);
     if (fields.get("text") != null && fields.get("ids") != null) {
       throw ApiException.field("ids", null, "give text or ids, not both");
     }
-    List<int[]> prompts =
-        CompletionRequest.Prompts.of(fields, loupe)
-            .of(fields.get(fields.get("ids") == null ? "text" : "ids"));
-    if (prompts.size() != 1) {
-      throw ApiException.field("text", null, "one text, not %d".formatted(prompts.size()));
-    }
-    int[] ids = prompts.getFirst();
     int tokens = (int) fields.whole("tokens", 0, 0, config.nPositions());
-    if (ids.length + tokens > config.nPositions()) {
-      throw ApiException.field(
-          fields.get("ids") == null ? "text" : "ids",
-          "context_length_exceeded",
-          "%d tokens and %d to write: the model reads %d"
-              .formatted(ids.length, tokens, config.nPositions()));
+    String name = fields.get("ids") == null ? "text" : "ids";
+    Prompts prompts =
+        Prompts.of(
+            name,
+            fields,
+            loupe,
+            new Prompts.Writing("tokens", tokens, true), // to be looked at
+            Prompts.Truncation.NONE);
+    if (prompts.size() != 1) {
+      throw ApiException.field(name, null, "one text, not %d".formatted(prompts.size()));
     }
-    RunSpec spec = RunSpec.of(fields, ids, config);
-    if (tokens > 0 && spec.mask() != Mask.CAUSAL) {
+    return new Draft(fields, prompts, tokens, CompletionRequest.sampling(fields));
+  }
+
+  private Job job(Draft draft) {
+    int[] ids = draft.prompt.read(() -> {}).getFirst();
+    RunSpec spec = RunSpec.of(draft.fields, ids, config);
+    if (draft.tokens > 0 && spec.mask() != Mask.CAUSAL) {
       throw ApiException.field("mask", null, "without the causal mask a text is only read");
     }
-    if (tokens > 0 && spec.promptLength() < ids.length) {
+    if (draft.tokens > 0 && spec.promptLength() < ids.length) {
       throw ApiException.field(
           "prompt_length", null, "what is to be continued is all prompt: leave prompt_length out");
     }
     Gpt2Config _ = spec.interventions().of(config); // refuses what the model has not
-    return new Job(spec, tokens, CompletionRequest.sampling(fields));
+    return new Job(spec, draft.tokens, draft.sampling);
   }
 
   /**
@@ -99,11 +107,11 @@ final class RunWriter {
     long deadline = System.nanoTime() + timeout.toNanos();
     JsonObject done;
     try (Places.Place place = places.enter()) {
-      Job job = job(Fields.parse(exchange.body()));
+      Draft draft = draft(Fields.parse(exchange.body()));
       place.await(deadline);
       long start = System.nanoTime();
       try {
-        done = run(job, new Events(exchange, deadline));
+        done = run(job(draft), new Events(exchange, deadline));
       } catch (CancellationException e) {
         throw exchange.isCancelled()
             ? Completions.closing()
@@ -122,7 +130,12 @@ final class RunWriter {
     String finish = "length";
     if (job.tokens > 0) {
       Request request =
-          spec.request().tokens(job.tokens).sampling(job.sampling).logprobs(0).listener(events);
+          spec.request()
+              .tokens(job.tokens)
+              .readAgain(true)
+              .sampling(job.sampling)
+              .logprobs(0)
+              .listener(events);
       Generation written = batcher.run(request).getFirst();
       finish = written.finish().name().toLowerCase(Locale.ROOT);
       spec = spec.with(written.tokens().stream().map(Token::id).toList());
@@ -146,7 +159,7 @@ final class RunWriter {
     try {
       runs.look(
           all -> {
-            all.keep(new Runs.Run(id, spec, cache, new ConcurrentHashMap<>()));
+            all.keep(new Runs.Run(id, spec, cache));
             return true;
           });
     } catch (InterruptedException e) {

@@ -1,9 +1,10 @@
 package dev.loupe.serve;
 
 import dev.loupe.ActivationCache;
-import java.util.Iterator;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
@@ -16,7 +17,39 @@ final class Runs implements AutoCloseable {
   private static final int LEAST = 2;
 
   /** A run, and what was made of it once and is asked for again. */
-  record Run(String id, RunSpec spec, ActivationCache cache, Map<String, String> answers) {}
+  static final class Run {
+    private final String id;
+    private final RunSpec spec;
+    private final ActivationCache cache;
+    private final Map<String, String> answers = new HashMap<>(); // for whoever looks
+
+    Run(String id, RunSpec spec, ActivationCache cache) {
+      this.id = id;
+      this.spec = spec;
+      this.cache = cache;
+    }
+
+    String id() {
+      return id;
+    }
+
+    RunSpec spec() {
+      return spec;
+    }
+
+    ActivationCache cache() {
+      return cache;
+    }
+
+    /** What it takes to keep it. */
+    private long bytes() {
+      long bytes = cache.bytes();
+      for (Map.Entry<String, String> answer : answers.entrySet()) {
+        bytes += 2L * (answer.getKey().length() + answer.getValue().length());
+      }
+      return bytes;
+    }
+  }
 
   /** Looks at runs. */
   interface Look<T> {
@@ -64,6 +97,29 @@ final class Runs implements AutoCloseable {
     return run;
   }
 
+  /** What was made of a run before, if that is kept. */
+  Optional<String> answer(Run run, String name) {
+    return Optional.ofNullable(run.answers.get(name));
+  }
+
+  /** Keeps what was made of a run, if that is still here; others may go for it. */
+  void keep(Run run, String name, String answer) {
+    if (runs.get(run.id) == run) {
+      run.answers.put(name, answer);
+      dropOldest();
+    }
+  }
+
+  /** The name of what is made of a run and another; it goes when either goes. */
+  static String with(Run other) {
+    return "with " + other.id;
+  }
+
+  /** Bytes of all that is kept. */
+  long bytes() {
+    return runs.values().stream().mapToLong(Run::bytes).sum();
+  }
+
   /** Keeps a run; others may go for it. */
   void keep(Run run) {
     if (closed) {
@@ -74,13 +130,15 @@ final class Runs implements AutoCloseable {
     if (before != null) {
       before.cache.close();
     }
-    long bytes = runs.values().stream().mapToLong(r -> r.cache.bytes()).sum();
-    Iterator<Run> oldest = runs.values().iterator();
-    while (bytes > most && runs.size() > LEAST) {
-      Run gone = oldest.next();
-      oldest.remove();
-      bytes -= gone.cache.bytes();
+    dropOldest();
+  }
+
+  private void dropOldest() {
+    while (runs.size() > LEAST && bytes() > most) {
+      Run gone = runs.values().iterator().next();
+      runs.remove(gone.id);
       gone.cache.close();
+      runs.values().forEach(run -> run.answers.remove(with(gone)));
     }
   }
 

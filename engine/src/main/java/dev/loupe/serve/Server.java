@@ -18,7 +18,6 @@ import io.netty.channel.socket.nio.NioServerSocketChannel;
 import io.netty.handler.codec.http.HttpMessage;
 import io.netty.handler.codec.http.HttpObjectAggregator;
 import io.netty.handler.codec.http.HttpServerCodec;
-import io.netty.handler.timeout.WriteTimeoutHandler;
 import io.netty.util.concurrent.DefaultThreadFactory;
 import io.netty.util.concurrent.GlobalEventExecutor;
 import java.net.InetAddress;
@@ -49,10 +48,19 @@ public final class Server implements AutoCloseable {
 
   private static final int MOST_LINE = 4096;
   private static final int MOST_HEADERS = 16 << 10;
-  private static final int MOST_CONNECTIONS = 200;
+  private static final int MOST_CONNECTIONS = 256;
 
-  /** Bytes that wait for a slow reader before the run does. */
-  private static final int MOST_UNREAD = 1 << 20;
+  /** Of one address; more where so many of its requests may run and wait. */
+  private static final int MOST_OF_ADDRESS = 128;
+
+  /** Bytes of a connection that wait for a slow reader before whoever writes them does. */
+  private static final int MOST_UNREAD = 128 << 10;
+
+  /**
+   * Bytes that the system holds for one connection. What it would choose by itself, some megabytes,
+   * lets a slow reader show no progress for minutes.
+   */
+  private static final int SEND_BUFFER = 128 << 10;
 
   private final Api api;
   private final EventLoopGroup network;
@@ -60,17 +68,22 @@ public final class Server implements AutoCloseable {
   private final ChannelGroup connections = new DefaultChannelGroup(GlobalEventExecutor.INSTANCE);
   private final Set<Exchange> exchanges = ConcurrentHashMap.newKeySet();
   private final Channel listening;
+  private final Connections admission;
   private final ServerOptions options;
-  private final long patience;
+  private final Duration patience;
 
   private Server(
       Loupe loupe,
       ServerOptions options,
       InetSocketAddress address,
       Consumer<String> failures,
-      long patience) {
+      Duration patience) {
     this.options = options;
     this.patience = patience;
+    int busy = options.queue() + options.slots();
+    admission =
+        new Connections(
+            Math.max(MOST_CONNECTIONS, 2 * busy), Math.max(MOST_OF_ADDRESS, busy + busy / 2));
     api = new Api(loupe, options, address.getAddress().isLoopbackAddress(), failures);
     handlers =
         Executors.newCachedThreadPool(
@@ -107,7 +120,7 @@ public final class Server implements AutoCloseable {
       throw new IllegalArgumentException("there is no host %s".formatted(options.host()));
     }
     InetSocketAddress address = new InetSocketAddress(host, options.port());
-    return new Server(loupe, options, address, failures, patience.toSeconds());
+    return new Server(loupe, options, address, failures, patience);
   }
 
   private Channel listen(InetSocketAddress address) {
@@ -118,6 +131,7 @@ public final class Server implements AutoCloseable {
             .option(ChannelOption.SO_BACKLOG, 256)
             .option(ChannelOption.SO_REUSEADDR, true)
             .childOption(ChannelOption.TCP_NODELAY, true)
+            .childOption(ChannelOption.SO_SNDBUF, SEND_BUFFER)
             .childOption(
                 ChannelOption.WRITE_BUFFER_WATER_MARK,
                 new WriteBufferWaterMark(MOST_UNREAD / 2, MOST_UNREAD))
@@ -138,17 +152,17 @@ public final class Server implements AutoCloseable {
   }
 
   private void accept(SocketChannel channel) {
-    if (connections.size() >= MOST_CONNECTIONS) {
+    Connection connection = new Connection(this::handle, patience);
+    if (!admission.admit(channel, connection)) {
       ChannelFuture _ = channel.close();
       return;
     }
     connections.add(channel); // leaves it by itself when it closes
     channel
         .pipeline()
-        .addLast(new WriteTimeoutHandler(patience, TimeUnit.SECONDS))
         .addLast(new HttpServerCodec(MOST_LINE, MOST_HEADERS, 8192))
         .addLast(new WholeRequests())
-        .addLast(new Connection(this::handle, patience));
+        .addLast(connection);
   }
 
   /** Puts a request together. Of one that is too long the rest is read and dropped. */

@@ -24,18 +24,24 @@ import dev.loupe.ops.Mask;
 import dev.loupe.serve.Runs.Run;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
-import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -62,6 +68,12 @@ final class Workbench implements AutoCloseable {
   /** Bytes of maps in a file: what a browser takes without complaint. */
   private static final long MOST_EXPORT = 64_000_000;
 
+  /** Bytes of all files that are made and not yet taken. They lie on the disk. */
+  private static final long MOST_FILES = 1L << 30;
+
+  /** Bytes of a line of CSV, about; what JSON and npz take is less. */
+  private static final int WEIGHT_IN_FILE = 40;
+
   private static final Map<String, String> FOR_EVER =
       Map.of("cache-control", "private, max-age=31536000, immutable");
 
@@ -70,16 +82,42 @@ final class Workbench implements AutoCloseable {
   private final String model;
   private final Runs runs;
   private final RunWriter writer;
+  private final Places places;
+  private final Duration timeout;
+  private final Outbox outbox;
+  private final Outbox files = new Outbox(MOST_FILES);
   private final ReentrantLock reading = new ReentrantLock(true);
   private final Map<String, String> answers = new ConcurrentHashMap<>(); // those of the model
   private volatile boolean closing;
 
-  Workbench(Loupe loupe, String model, Runs runs, RunWriter writer) {
+  /**
+   * @param places where what takes long waits, beside runs
+   * @param timeout of a request, waiting included
+   * @param outbox for large answers
+   */
+  Workbench(
+      Loupe loupe,
+      String model,
+      Runs runs,
+      RunWriter writer,
+      Places places,
+      Duration timeout,
+      Outbox outbox) {
     this.loupe = loupe;
     this.model = model;
     this.runs = runs;
     this.writer = writer;
+    this.places = places;
+    this.timeout = timeout;
+    this.outbox = outbox;
     config = loupe.info().config();
+  }
+
+  /** All that {@link #route} says. */
+  static Set<String> routes() {
+    Set<String> routes = new TreeSet<>(Set.of(INFO, HEADS, RUNS, RUNS + "/{id}"));
+    PARTS.forEach(part -> routes.add(RUNS + "/{id}/" + part));
+    return routes;
   }
 
   /** The path with a run's name left open, if there is something at it. */
@@ -105,7 +143,10 @@ final class Workbench implements AutoCloseable {
     try {
       switch (exchange.path()) {
         case INFO -> exchange.send(200, info());
-        case HEADS -> json(exchange, inTurn(this::heads), Map.of());
+        case HEADS -> {
+          long deadline = deadline();
+          json(exchange, inTurn(deadline, this::heads), Map.of());
+        }
         case RUNS -> writer.answer(exchange);
         default -> run(exchange);
       }
@@ -197,6 +238,16 @@ final class Workbench implements AutoCloseable {
     };
   }
 
+  /** Ends a run when nobody waits for its answer any more. */
+  private static Request.Listener wanted(Exchange exchange) {
+    return new Request.Listener() {
+      @Override
+      public boolean reading(int layersDone, int layers) {
+        return !exchange.isCancelled();
+      }
+    };
+  }
+
   private static JsonArray numbers(int[] values) {
     JsonArray numbers = new JsonArray();
     for (int value : values) {
@@ -218,23 +269,54 @@ final class Workbench implements AutoCloseable {
     String id = path.group(1);
     Query query = new Query(exchange);
     String part = path.group(2) == null ? "" : path.group(2);
+    long deadline = deadline();
     switch (part) {
-      case "" -> json(exchange, made(run(id), "", Workbench::describe), FOR_EVER);
+      case "" -> {
+        Run run = run(id);
+        json(exchange, made(run, part, () -> describe(run)), FOR_EVER);
+      }
       case "stats" -> {
         Run run = run(id);
-        json(exchange, inTurn(() -> made(run, part, this::statistics)), FOR_EVER);
+        json(
+            exchange,
+            reading(exchange, deadline, 0, () -> made(run, part, () -> statistics(run, wanted(exchange)))),
+            FOR_EVER);
       }
-      case "compare" -> json(exchange, runs.look(all -> compare(all, id, query)), FOR_EVER);
+      case "compare" -> json(exchange, compare(id, query), FOR_EVER);
       case "lens" -> {
         Run run = run(id);
-        json(exchange, inTurn(() -> lens(run, query)), FOR_EVER);
+        json(exchange, reading(exchange, deadline, 0, () -> lens(run, query)), FOR_EVER);
       }
-      case "thumbs" -> bytes(exchange, runs.look(all -> thumbs(all.run(id).cache(), query)));
-      case "tile" -> bytes(exchange, runs.look(all -> tile(all, id, query)));
-      case "rows" -> bytes(exchange, runs.look(all -> rows(all.run(id).cache(), query)));
-      case "export" -> export(exchange, id, query);
+      case "thumbs" -> {
+        exchange.reserve(outbox, thumbsBytes(run(id).cache(), query), deadline);
+        bytes(exchange, runs.look(all -> thumbs(all.run(id).cache(), query)));
+      }
+      case "tile" -> {
+        exchange.reserve(outbox, MapPixels.MOST, deadline);
+        bytes(exchange, runs.look(all -> tile(all, id, query)));
+      }
+      case "rows" -> {
+        Run run = run(id);
+        long bytes = (long) Float.BYTES * config.nLayer() * run.cache().heads() * length(run);
+        bytes(
+            exchange,
+            reading(
+                exchange,
+                deadline,
+                bytes,
+                () -> runs.look(all -> rows(all.run(id).cache(), query))));
+      }
+      case "export" -> export(exchange, id, query, deadline);
       default -> throw new IllegalStateException(part);
     }
+  }
+
+  private static int length(Run run) {
+    return run.spec().ids().size();
+  }
+
+  private long deadline() {
+    return System.nanoTime() + timeout.toNanos();
   }
 
   private static void bytes(Exchange exchange, byte[] bytes) {
@@ -246,20 +328,53 @@ final class Workbench implements AutoCloseable {
   }
 
   /** What is made once of a run. */
-  private static String made(Run run, String part, Function<Run, JsonObject> made) {
-    return run.answers().computeIfAbsent(part, _ -> Exchange.GSON.toJson(made.apply(run)));
+  private String made(Run run, String part, Supplier<JsonObject> made)
+      throws InterruptedException {
+    Optional<String> known = runs.look(all -> all.answer(run, part));
+    if (known.isPresent()) {
+      return known.get();
+    }
+    String answer = Exchange.GSON.toJson(made.get());
+    return runs.look(
+        all -> {
+          all.keep(run, part, answer);
+          return answer;
+        });
+  }
+
+  /** Makes an answer. */
+  private interface Making<T> {
+    T make() throws InterruptedException;
   }
 
   /**
-   * What reads a text anew, one at a time: it takes long, and who asks for a part of a map that is
-   * kept need not wait for it.
+   * What takes as long as a run: it waits among them, and has its turn as one of them; but only one
+   * of this kind at a time, so that the others are left for runs.
+   *
+   * @param bytes that the answer will have, if they may be many
    */
-  private <T> T inTurn(Supplier<T> reading) throws InterruptedException {
-    this.reading.lockInterruptibly();
+  private <T> T reading(Exchange exchange, long deadline, long bytes, Making<T> making)
+      throws InterruptedException {
+    try (Places.Place place = places.enter()) {
+      exchange.reserve(outbox, bytes, deadline);
+      return inTurn(
+          deadline,
+          () -> {
+            place.await(deadline);
+            return making.make();
+          });
+    }
+  }
+
+  /** What reads a text anew, one at a time. */
+  private <T> T inTurn(long deadline, Making<T> making) throws InterruptedException {
+    if (!reading.tryLock(deadline - System.nanoTime(), TimeUnit.NANOSECONDS)) {
+      throw Places.tooLate();
+    }
     try {
-      return reading.get();
+      return making.make();
     } finally {
-      this.reading.unlock();
+      reading.unlock();
     }
   }
 
@@ -296,10 +411,14 @@ final class Workbench implements AutoCloseable {
     return json;
   }
 
-  private JsonObject statistics(Run run) {
+  private JsonObject statistics(Run run, Request.Listener listener) {
     requireCausal(run, "statistics are");
     Request request =
-        run.spec().request().tokens(0).attention(AttentionSelection.all().headStatisticsOnly());
+        run.spec()
+            .request()
+            .tokens(0)
+            .attention(AttentionSelection.all().headStatisticsOnly())
+            .listener(listener);
     HeadStatistics all = loupe.run(request).getFirst().headStatistics().orElseThrow();
     JsonObject scores = new JsonObject();
     for (HeadScore score : HeadScore.values()) {
@@ -328,28 +447,35 @@ final class Workbench implements AutoCloseable {
     }
   }
 
-  private static String compare(Runs all, String id, Query query) {
-    Run after = all.run(id);
-    Run before = all.run(query.id("with"));
-    return after
-        .answers()
-        .computeIfAbsent(
-            "compare " + before.id(),
-            _ -> {
-              Comparison comparison = Comparison.of(before.cache(), after.cache());
-              JsonArray divergences = new JsonArray();
-              comparison.divergences().forEach(d -> divergences.add(number(d)));
-              JsonArray variation = new JsonArray();
-              for (List<Double> layer : comparison.maps()) {
-                JsonArray heads = new JsonArray();
-                layer.forEach(head -> heads.add(number(head)));
-                variation.add(heads);
-              }
-              JsonObject json = new JsonObject();
-              json.add("divergences", divergences);
-              json.add("variation", variation.isEmpty() ? JsonNull.INSTANCE : variation);
-              return Exchange.GSON.toJson(json);
-            });
+  private String compare(String id, Query query) throws InterruptedException {
+    return runs.look(
+        all -> {
+          Run after = all.run(id);
+          Run before = all.run(query.id("with"));
+          Optional<String> known = all.answer(after, Runs.with(before));
+          if (known.isPresent()) {
+            return known.get();
+          }
+          String answer = compare(before, after);
+          all.keep(after, Runs.with(before), answer);
+          return answer;
+        });
+  }
+
+  private static String compare(Run before, Run after) {
+    Comparison comparison = Comparison.of(before.cache(), after.cache());
+    JsonArray divergences = new JsonArray();
+    comparison.divergences().forEach(d -> divergences.add(number(d)));
+    JsonArray variation = new JsonArray();
+    for (List<Double> layer : comparison.maps()) {
+      JsonArray heads = new JsonArray();
+      layer.forEach(head -> heads.add(number(head)));
+      variation.add(heads);
+    }
+    JsonObject json = new JsonObject();
+    json.add("divergences", divergences);
+    json.add("variation", variation.isEmpty() ? JsonNull.INSTANCE : variation);
+    return Exchange.GSON.toJson(json);
   }
 
   private String lens(Run run, Query query) {
@@ -360,6 +486,12 @@ final class Workbench implements AutoCloseable {
     int target = query.number("target", -1, 0, config.vocabSize() - 1);
     int top = query.number("top", TOP, 0, 20);
     return LensReport.json(loupe.lens(run.spec().request(), position, target, top));
+  }
+
+  private static long thumbsBytes(ActivationCache cache, Query query) {
+    int[] layers = query.layers("layers", cache.layers());
+    long side = Math.min(query.number("side", 64, 1, MOST_SIDE), cache.tokens().size());
+    return (layers[1] - layers[0]) * cache.heads() * side * side;
   }
 
   private static byte[] thumbs(ActivationCache cache, Query query) {
@@ -425,7 +557,8 @@ final class Workbench implements AutoCloseable {
     return bytes.array();
   }
 
-  private void export(Exchange exchange, String id, Query query) throws InterruptedException {
+  private void export(Exchange exchange, String id, Query query, long deadline)
+      throws InterruptedException {
     String as = query.text("as");
     AttentionFormat format =
         switch (as) {
@@ -437,7 +570,9 @@ final class Workbench implements AutoCloseable {
     int layer = query.number("l", -1, 0, config.nLayer() - 1);
     int head = query.number("h", -1, 0, Integer.MAX_VALUE);
     Run run = run(id);
-    byte[] file = inTurn(() -> file(run, format, layer, head));
+    requireCausal(run, "files are written");
+    long maps = (layer < 0 ? config.nLayer() : 1L) * (head < 0 ? run.cache().heads() : 1L);
+    requireSmall(maps, length(run));
     String name =
         "loupe-%s%s%s.%s"
             .formatted(
@@ -451,17 +586,42 @@ final class Workbench implements AutoCloseable {
           case JSON -> "application/json; charset=utf-8";
           default -> "application/octet-stream";
         };
-    exchange.send(
-        200,
-        type,
-        file,
-        Map.of("content-disposition", "attachment; filename=\"%s\"".formatted(name)));
+    Map<String, String> headers =
+        Map.of("content-disposition", "attachment; filename=\"%s\"".formatted(name));
+    Path file = null;
+    try {
+      try (Places.Place place = places.enter()) {
+        long weights = maps * length(run) * (length(run) + 1L) / 2;
+        exchange.reserve(files, weights * WEIGHT_IN_FILE, deadline);
+        file =
+            inTurn(
+                deadline,
+                () -> {
+                  place.await(deadline);
+                  return file(exchange, run, format, layer, head);
+                });
+      }
+      try (InputStream content = Files.newInputStream(file)) {
+        exchange.send(200, type, Files.size(file), content, headers);
+      }
+    } catch (IOException e) {
+      throw new UncheckedIOException(e); // as where memory ends: the operator is told
+    } finally {
+      delete(file);
+    }
   }
 
-  private byte[] file(Run run, AttentionFormat format, int layer, int head) {
-    requireCausal(run, "files are written");
-    long tokens = run.spec().ids().size();
-    long maps = (layer < 0 ? config.nLayer() : 1L) * (head < 0 ? run.cache().heads() : 1L);
+  private static void delete(@Nullable Path file) {
+    if (file != null) {
+      try {
+        Files.deleteIfExists(file);
+      } catch (IOException e) {
+        file.toFile().deleteOnExit();
+      }
+    }
+  }
+
+  private static void requireSmall(long maps, long tokens) {
     long bytes = maps * tokens * tokens * Float.BYTES;
     if (bytes > MOST_EXPORT) {
       throw ApiException.invalid(
@@ -475,6 +635,10 @@ final class Workbench implements AutoCloseable {
               tokens,
               bytes / 1e6));
     }
+  }
+
+  private Path file(
+      Exchange exchange, Run run, AttentionFormat format, int layer, int head) {
     AttentionSelection selection = AttentionSelection.all();
     if (layer >= 0) {
       selection = selection.layers(layer);
@@ -482,10 +646,16 @@ final class Workbench implements AutoCloseable {
     if (head >= 0) {
       selection = selection.heads(head);
     }
-    Generation read =
-        loupe.run(run.spec().request().tokens(0).logprobs(0).attention(selection)).getFirst();
+    Request request =
+        run.spec()
+            .request()
+            .tokens(0)
+            .logprobs(0)
+            .attention(selection)
+            .listener(wanted(exchange));
+    Generation read = loupe.run(request).getFirst();
     try {
-      return format.bytes(read);
+      return format.temporary(read);
     } catch (IOException e) {
       throw ApiException.failed(500, null, "the file could not be made: " + e.getMessage());
     }
@@ -494,7 +664,7 @@ final class Workbench implements AutoCloseable {
   /** Makes what the page asks for first, before anybody does. */
   void prepare() throws InterruptedException {
     Optional<String> _ = writer.example();
-    String _ = inTurn(this::heads);
+    String _ = inTurn(deadline(), this::heads);
   }
 
   /** What takes long ends soon. */

@@ -51,6 +51,7 @@ public final class Tokenizer implements AutoCloseable {
   private final boolean cleansUp;
   private final boolean spellsBytes; // and leaves out what has no token, without a word
   private final Optional<String> whyNoText;
+  private final long longestToken; // bytes
   private final int modelSize;
   private final int[] nativeIds; // of the numbers that the encoder gives from there on
   private final int unknown;
@@ -90,6 +91,8 @@ public final class Tokenizer implements AutoCloseable {
     int unknownToken = json.unknown();
     spellsBytes = bpe && byteLevel && json.model == TokenizerJson.Model.BPE && unknownToken < 0;
     unknown = byteLevel ? -1 : unknownToken;
+    longestToken =
+        sentencePiece == null && json.spellsAllOfAText() ? longest(table) : Integer.MAX_VALUE;
     modelSize = json.modelSize();
     nativeIds = json.nativeIds();
     front = new int[found.front().size()];
@@ -170,6 +173,14 @@ public final class Tokenizer implements AutoCloseable {
       ids[b] = id;
     }
     return ids;
+  }
+
+  private static long longest(TokenTable table) {
+    long longest = 1;
+    for (int id = 0; id < table.size(); id++) {
+      longest = Math.max(longest, table.contains(id) ? table.bytes(id, false).length : 0);
+    }
+    return longest;
   }
 
   private static BitSet ids(TokenTable table, int rows) {
@@ -506,6 +517,14 @@ public final class Tokenizer implements AutoCloseable {
       throw new IllegalArgumentException(
           "token id %d is outside the vocabulary 0..%d".formatted(id, ids.length() - 1));
     }
+  }
+
+  /**
+   * The most bytes of UTF-8 that a text of so many tokens has, where each token stands for its own
+   * bytes and for no more. Where one may stand for a text of any length, more than any text has.
+   */
+  public long mostBytes(int tokens) {
+    return (long) tokens * longestToken;
   }
 
   /** Why there is no text for the tokens; empty if there is. */

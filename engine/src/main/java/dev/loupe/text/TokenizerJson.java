@@ -411,6 +411,10 @@ final class TokenizerJson {
     return differ[0];
   }
 
+  /** What a tokenizer may have beyond GPT-2's and still spell all of a text. */
+  private static final Set<String> KEEPING_ALL =
+      Set.of("add_prefix_space", "use_regex false", "ignore_merges", "Digits");
+
   /** What tables of a byte-level BPE with GPT-2's steps can't say about this; empty if nothing. */
   List<String> beyondGpt2() {
     List<String> beyond = new ArrayList<>();
@@ -451,6 +455,15 @@ final class TokenizerJson {
       }
     }
     return beyond;
+  }
+
+  /**
+   * Whether every byte of a text is in some token, and each token stands for its own bytes alone:
+   * nothing is left out, replaced, or unknown.
+   */
+  boolean spellsAllOfAText() {
+    return isWithoutMerges()
+        || (unknown() < 0 && KEEPING_ALL.containsAll(beyondGpt2()));
   }
 
   /** Whether a step parts words as GPT-2 does, with the pattern written out. */

@@ -65,7 +65,7 @@ class UsageTest {
         "generate|--ids|-1 => token id -1; 0..1023",
         "generate|--ids|1024 => token id 1024; 0..1023",
         "generate|--ids| => --ids",
-        "generate|x|-n|256 => 1 prompt tokens; room for 255; context of 256; --overflow slide",
+        "generate|x|-n|257 => 1 prompt tokens; room for 256; context of 256; --overflow slide",
         "generate|x|--layers|0 => --layers; --attention; .npz",
         "generate|x|--heads|0 => --heads; --attention",
         "generate|x|--scores => --scores; --attention",

@@ -111,6 +111,7 @@ final class HostRequestBenchmark {
               Sampling.seeded(seed),
               all,
               new BitSet(),
+              0,
               PROMPT,
               config.nPositions(),
               TOKENS,

@@ -69,6 +69,7 @@ final class HostWorkBenchmark {
               Sampling.greedy(),
               all,
               new BitSet(),
+              0,
               1,
               config.nPositions(),
               STEPS + 10,

@@ -122,6 +122,11 @@ record Served(Loupe loupe, Server server, HttpClient client) implements AutoClos
     return ask(to("/v1/completions").POST(BodyPublishers.ofString(body.replace('\'', '"'))));
   }
 
+  /** Posts to {@code path}; {@code body} may have ' for ". */
+  Answer post(String path, String body) {
+    return ask(to(path).POST(BodyPublishers.ofString(body.replace('\'', '"'))));
+  }
+
   /** The events of a stream but the last, which says that it is done. */
   List<JsonObject> stream(String body) {
     HttpResponse<String> response =

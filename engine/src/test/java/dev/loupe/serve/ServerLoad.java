@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -12,69 +13,100 @@ import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.Callable;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.BooleanSupplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Good and bad clients of a running server, many at once: every good one must get the text that it
- * got when it was alone, and afterwards nothing may run or wait. It needs nothing but the JDK:
- * {@code java ServerLoad.java http://127.0.0.1:8080 [REQUESTS]}. Exits with 1 if something is
- * wrong.
+ * Good and bad clients of a running server, many at once: every good one must get what it got when
+ * it was alone, and afterwards nothing may run or wait. It needs nothing but the JDK: {@code java
+ * ServerLoad.java http://127.0.0.1:8080 [REQUESTS]}, or {@code MINUTESm} for a soak, with attackers
+ * beside the others: steady downloads, downloads that nobody reads, idle connections, long prompts.
+ * Every ten seconds a soak prints what the server takes. Exits with 1 if something is wrong.
  */
 final class ServerLoad {
   private static final Pattern TEXT = Pattern.compile("\"text\":\"((?:[^\"\\\\]|\\\\.)*)\"");
   private static final int TEXTS = 12;
+  private static final int CLIENTS = 12;
+  private static final int IDLE = 300;
+  private static final int UNREAD = 30;
+  private static final int PROMPTS = 12;
+  private static final int BYTES_A_SECOND = 300_000;
 
   private final URI server;
   private final HttpClient client = HttpClient.newHttpClient();
   private final List<String> expected = new ArrayList<>();
-  private final Map<String, Integer> outcomes = new ConcurrentHashMap<>();
+  private final Map<String, Integer> outcomes = new ConcurrentSkipListMap<>();
+  private final AtomicLong slowest = new AtomicLong(); // ms of a client amid idle ones
 
   private ServerLoad(URI server) {
     this.server = server;
   }
 
   public static void main(String[] args) throws Exception {
-    int requests = args.length > 1 ? Integer.parseInt(args[1]) : 5000;
-    System.exit(new ServerLoad(URI.create(args[0])).run(requests) ? 0 : 1);
+    String amount = args.length > 1 ? args[1] : "5000";
+    ServerLoad load = new ServerLoad(URI.create(args[0]));
+    load.learn();
+    if (amount.endsWith("m")) {
+      load.soak(Double.parseDouble(amount.substring(0, amount.length() - 1)));
+    } else {
+      int requests = Integer.parseInt(amount);
+      AtomicInteger started = new AtomicInteger();
+      load.clients(() -> started.get() < requests, started);
+    }
+    System.exit(load.isRight() ? 0 : 1);
   }
 
-  private boolean run(int requests) throws Exception {
+  private void learn() throws IOException, InterruptedException {
     for (int i = 0; i < TEXTS; i++) {
       expected.add(text(ask(body(i, false))));
     }
-    List<Callable<Void>> tasks = new ArrayList<>();
-    for (int i = 0; i < requests; i++) {
-      int number = i;
-      tasks.add(
-          () -> {
-            String outcome = outcome(number);
-            outcomes.merge(outcome, 1, Integer::sum);
-            return null;
-          });
-    }
+  }
+
+  /** Clients of all kinds, one after the other on each of some threads. */
+  private void clients(BooleanSupplier goOn, AtomicInteger started) throws Exception {
     long start = System.nanoTime();
-    try (ExecutorService threads = Executors.newFixedThreadPool(12)) {
-      for (Future<Void> done : threads.invokeAll(tasks)) {
-        done.get();
+    List<Future<?>> all = new ArrayList<>();
+    try (ExecutorService threads = Executors.newFixedThreadPool(CLIENTS)) {
+      for (int i = 0; i < CLIENTS; i++) {
+        all.add(
+            threads.submit(
+                () -> {
+                  while (goOn.getAsBoolean()) {
+                    count(outcome(started.getAndIncrement()));
+                  }
+                }));
+      }
+      for (Future<?> each : all) {
+        each.get();
       }
     }
-    System.out.printf("%d requests in %.1f s%n", requests, (System.nanoTime() - start) / 1e9);
+    System.out.printf("%d requests in %.1f s%n", started.get(), (System.nanoTime() - start) / 1e9);
+  }
+
+  private void count(String outcome) {
+    if (outcomes.merge(outcome, 1, Integer::sum) == 1 && outcome.startsWith("WRONG")) {
+      System.out.println(outcome);
+    }
+  }
+
+  private boolean isRight() throws IOException, InterruptedException {
     outcomes.forEach((outcome, count) -> System.out.printf("%6d %s%n", count, outcome));
     boolean idle = false;
     for (int i = 0; i < 100 && !idle; i++) {
       Thread.sleep(50);
-      String metrics = get("/metrics").body();
       idle =
-          metrics.contains("loupe_requests_running 0\n")
-              && metrics.contains("loupe_requests_waiting 0\n");
+          metric("loupe_requests_running").equals("0")
+              && metric("loupe_requests_waiting").equals("0");
     }
     System.out.println(idle ? "idle afterwards" : "WRONG: something still runs or waits");
     return idle && outcomes.keySet().stream().noneMatch(outcome -> outcome.startsWith("WRONG"));
@@ -82,19 +114,23 @@ final class ServerLoad {
 
   private static String body(int i, boolean stream) {
     int which = i % TEXTS;
-    return "{\"prompt\": \"%s\", \"max_tokens\": %d, \"seed\": %d, \"stream\": %b}"
-        .formatted("ROMEO: ".repeat(1 + which % 4 * 8).strip(), 5 + 5 * which, which, stream);
+    String prompt = '"' + "ROMEO: ".repeat(1 + which % 4 * 8).strip() + '"';
+    String prompts = which % 3 == 0 ? "[%s, %s]".formatted(prompt, prompt) : prompt;
+    return "{\"prompt\": %s, \"max_tokens\": %d, \"seed\": %d, \"stream\": %b}"
+        .formatted(prompts, 5 + 5 * which, which, stream);
   }
 
   private String outcome(int i) {
     try {
-      return switch (i % 10) {
+      return switch (i % 12) {
         case 0, 1, 2 -> good(i, false);
         case 3, 4 -> good(i, true);
         case 5 -> refused("malformed", "{\"prompt\": [1, {", 400);
         case 6 -> refused("huge", "{\"user\": \"" + "x".repeat(1 << 20) + "\"}", 413);
         case 7 -> leaves(i, 200, 0); // amid a stream
         case 8 -> leaves(i, 1000, 20); // after reading slowly
+        case 9 -> refused("too long", "{\"prompt\": \"" + "a b ".repeat(250_000) + "\"}", 400);
+        case 10 -> refused("not known", "{\"prompt\": \"a\", \"max_token\": 5}", 400);
         default -> halfOpen();
       };
     } catch (IOException e) {
@@ -124,10 +160,8 @@ final class ServerLoad {
   /** Reads some bytes of a long stream, with pauses, and goes away; every other time by a reset. */
   private String leaves(int i, int bytes, int pause) throws IOException, InterruptedException {
     String body = "{\"max_tokens\": 250, \"n\": 4, \"seed\": %d, \"stream\": true}".formatted(i);
-    try (Socket socket = new Socket(server.getHost(), server.getPort())) {
-      socket.setSoTimeout(30_000);
-      String head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: ";
-      socket.getOutputStream().write((head + body.length() + "\r\n\r\n" + body).getBytes(UTF_8));
+    try (Socket socket = socket()) {
+      send(socket, "POST /v1/completions", body);
       InputStream in = socket.getInputStream();
       for (int read = 0; read < bytes && in.readNBytes(100).length > 0; read += 100) {
         Thread.sleep(pause);
@@ -140,27 +174,223 @@ final class ServerLoad {
   }
 
   private String halfOpen() throws IOException, InterruptedException {
-    try (Socket socket = new Socket(server.getHost(), server.getPort())) {
+    try (Socket socket = socket()) {
       socket.getOutputStream().write("POST /v1/completions HTTP/1.1\r\nContent-Le".getBytes(UTF_8));
       Thread.sleep(100);
     }
     return "half a request";
   }
 
+  private Socket socket() throws IOException {
+    Socket socket = new Socket();
+    socket.setSoTimeout(120_000);
+    socket.setReceiveBufferSize(64 << 10);
+    socket.connect(new InetSocketAddress(server.getHost(), server.getPort()));
+    return socket;
+  }
+
+  private static void send(Socket socket, String request, String body) throws IOException {
+    String head = request + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: ";
+    socket.getOutputStream().write((head + body.length() + "\r\n\r\n" + body).getBytes(UTF_8));
+  }
+
+  /** One of those who are there for the whole of a soak. */
+  private interface Attack {
+    String once() throws IOException, InterruptedException;
+  }
+
+  private void soak(double minutes) throws Exception {
+    long end = System.nanoTime() + (long) (minutes * 60e9);
+    BooleanSupplier goOn = () -> System.nanoTime() < end;
+    String file = "/api/runs/%s/export?as=csv".formatted(run());
+    long whole =
+        client
+            .send(
+                HttpRequest.newBuilder(server.resolve(file)).build(), BodyHandlers.ofByteArray())
+            .body()
+            .length;
+    List<Attack> attacks =
+        List.of(
+            () -> steady(file, whole),
+            () -> unread(file),
+            this::amidIdle,
+            this::longPrompts);
+    try (ExecutorService threads = Executors.newCachedThreadPool()) {
+      List<Future<?>> all = new ArrayList<>();
+      for (Attack attack : attacks) {
+        all.add(
+            threads.submit(
+                () -> {
+                  while (goOn.getAsBoolean()) {
+                    count(outcome(attack));
+                  }
+                }));
+      }
+      all.add(threads.submit(() -> report(goOn)));
+      clients(goOn, new AtomicInteger());
+      for (Future<?> each : all) {
+        each.get();
+      }
+    }
+    System.out.printf("slowest client amid %d idle ones: %d ms%n", IDLE, slowest.get());
+  }
+
+  private static String outcome(Attack attack) {
+    try {
+      return attack.once();
+    } catch (IOException e) {
+      return "WRONG: " + e;
+    } catch (InterruptedException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  /** Keeps a run whose maps are a large file. */
+  private String run() throws IOException, InterruptedException {
+    int[] ids = new int[256];
+    Arrays.setAll(ids, i -> i % 100);
+    String said = post("/api/runs", "{\"ids\": %s}".formatted(Arrays.toString(ids))).body();
+    Matcher id = Pattern.compile("\"id\":\"([0-9a-f]+)\"").matcher(said);
+    if (!id.find()) {
+      throw new IOException("no run: " + said);
+    }
+    return id.group(1);
+  }
+
+  /** A client that takes its file slowly gets all of it, however long that takes. */
+  private String steady(String file, long whole) throws IOException, InterruptedException {
+    try (Socket socket = socket()) {
+      send(socket, "GET " + file, "");
+      InputStream in = socket.getInputStream();
+      StringBuilder head = new StringBuilder();
+      while (!head.toString().endsWith("\r\n\r\n")) {
+        int next = in.read();
+        if (next < 0) {
+          return "WRONG: a download that did not begin";
+        }
+        head.append((char) next);
+      }
+      if (head.toString().startsWith("HTTP/1.1 429")) {
+        Thread.sleep(1000);
+        return "download, refused";
+      }
+      long left = whole;
+      byte[] piece = new byte[BYTES_A_SECOND / 10];
+      while (left > 0) {
+        int read = in.readNBytes(piece, 0, (int) Math.min(piece.length, left));
+        if (read == 0) {
+          return "WRONG: a steady download of %d bytes ends %d before".formatted(whole, left);
+        }
+        left -= read;
+        Thread.sleep(100);
+      }
+      return "steady download, whole";
+    }
+  }
+
+  /** Clients that ask for a large file and take nothing of it. */
+  private String unread(String file) throws IOException, InterruptedException {
+    List<Socket> sockets = new ArrayList<>();
+    for (int i = 0; i < UNREAD; i++) {
+      Socket socket = socket();
+      send(socket, "GET " + file, "");
+      sockets.add(socket);
+    }
+    Thread.sleep(40_000);
+    for (Socket socket : sockets) {
+      socket.close();
+    }
+    return "%d downloads that nobody reads".formatted(UNREAD);
+  }
+
+  /** Connections that say nothing, and amid them one that asks. */
+  private String amidIdle() throws IOException, InterruptedException {
+    List<Socket> sockets = new ArrayList<>();
+    for (int i = 0; i < IDLE; i++) {
+      sockets.add(socket());
+    }
+    String outcome = "served amid idle ones";
+    for (int i = 0; i < 10; i++) {
+      long start = System.nanoTime();
+      try (Socket socket = socket()) {
+        send(socket, "GET /healthz", "");
+        String said = new String(socket.getInputStream().readNBytes(12), UTF_8);
+        long took = (System.nanoTime() - start) / 1_000_000;
+        slowest.accumulateAndGet(took, Math::max);
+        if (!said.equals("HTTP/1.1 200") || took > 1000) {
+          outcome = "WRONG: amid idle ones after %d ms: %s".formatted(took, said);
+        }
+      }
+      Thread.sleep(1000);
+    }
+    for (Socket socket : sockets) {
+      socket.close();
+    }
+    return outcome;
+  }
+
+  /** Long prompts, of which the end is asked for so that they are read, and who leaves at once. */
+  private String longPrompts() throws IOException, InterruptedException {
+    String prompt = "{\"prompt\": \"%s\", \"truncate_prompt_tokens\": 5}".formatted("a b ".repeat(250_000));
+    List<Socket> sockets = new ArrayList<>();
+    for (int i = 0; i < PROMPTS; i++) {
+      Socket socket = socket();
+      send(socket, "POST /v1/completions", prompt);
+      sockets.add(socket);
+    }
+    for (Socket socket : sockets) {
+      socket.close();
+    }
+    Thread.sleep(5000);
+    return "%d long prompts of clients that left".formatted(PROMPTS);
+  }
+
+  private void report(BooleanSupplier goOn) {
+    long start = System.nanoTime();
+    System.out.println("   s   MB  threads  files  running  waiting");
+    while (goOn.getAsBoolean()) {
+      try {
+        System.out.printf(
+            "%4d %4d %8s %6s %8s %8s%n",
+            (System.nanoTime() - start) / 1_000_000_000,
+            (long) (Double.parseDouble(metric("loupe_resident_bytes")) / 1e6),
+            metric("loupe_threads"),
+            metric("loupe_open_files"),
+            metric("loupe_requests_running"),
+            metric("loupe_requests_waiting"));
+        Thread.sleep(10_000);
+      } catch (IOException e) {
+        count("WRONG: no metrics, " + e);
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      }
+    }
+  }
+
   private HttpResponse<String> ask(String body) throws IOException, InterruptedException {
+    return post("/v1/completions", body);
+  }
+
+  private HttpResponse<String> post(String path, String body)
+      throws IOException, InterruptedException {
     return client.send(
-        HttpRequest.newBuilder(server.resolve("/v1/completions"))
-            .POST(BodyPublishers.ofString(body))
-            .build(),
+        HttpRequest.newBuilder(server.resolve(path)).POST(BodyPublishers.ofString(body)).build(),
         BodyHandlers.ofString());
   }
 
-  private HttpResponse<String> get(String path) throws IOException, InterruptedException {
-    return client.send(
-        HttpRequest.newBuilder(server.resolve(path)).build(), BodyHandlers.ofString());
+  private String metric(String name) throws IOException, InterruptedException {
+    HttpRequest request = HttpRequest.newBuilder(server.resolve("/metrics")).build();
+    return client
+        .send(request, BodyHandlers.ofString())
+        .body()
+        .lines()
+        .filter(line -> line.startsWith(name + " "))
+        .map(line -> line.substring(name.length() + 1))
+        .findFirst()
+        .orElse("0");
   }
 
-  /** The text of an answer, or of all events of a stream, as JSON writes it. */
+  /** The texts of an answer, or of all events of a stream, as JSON writes them. */
   private static String text(HttpResponse<String> answer) {
     StringBuilder text = new StringBuilder();
     Matcher piece = TEXT.matcher(answer.body());

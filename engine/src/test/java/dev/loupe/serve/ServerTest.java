@@ -15,6 +15,8 @@ import dev.loupe.sampling.Sampling;
 import java.io.IOException;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.AfterAll;
@@ -69,7 +71,7 @@ class ServerTest {
       strings = {
         "/v1",
         "/v1/completions/",
-        "/v1/chat/completions",
+        "/v1/chat",
         "/../../etc/passwd",
         "/v1/models/../../etc/passwd",
         "/%2e%2e/etc/passwd",
@@ -116,7 +118,7 @@ class ServerTest {
         "{'max_tokens': -1} => max_tokens is -1",
         "{'max_tokens': 1.5} => max_tokens is 1.5; whole number",
         "{'max_tokens': '5'} => max_tokens is \"5\"",
-        "{'max_tokens': 256} => 1 tokens; max_tokens is 256; context holds 256",
+        "{'max_tokens': 257} => 1 tokens; max_tokens is 257; context holds 256",
         "{'n': 0} => n is 0; 1 to 128",
         "{'n': 129} => n is 129",
         "{'n': 65, 'prompt': ['a', 'b']} => 2 prompts; n = 65; 128",
@@ -171,7 +173,7 @@ class ServerTest {
   void passesOverWhatChangesNothing() {
     String text = served.complete("{'prompt': 'ROMEO:', 'seed': 3}").has(200).text(0);
     String more =
-        "{'prompt': 'ROMEO:', 'seed': 3, 'user': 'me', 'colour': {'a': [1]}, 'best_of': 1,"
+        "{'prompt': 'ROMEO:', 'seed': 3, 'user': 'me', 'metadata': {'a': [1]}, 'best_of': 1,"
             + "'suffix': null, 'logit_bias': {}, 'presence_penalty': 0, 'frequency_penalty': 0.0,"
             + "'stop': null, 'model': 'shakespeare', 'n': 1, 'max_tokens': 16, 'top_k': -1,"
             + "'stream': false, 'echo': null, 'logprobs': null, 'top_p': 1.0, 'temperature': 1}";
@@ -239,11 +241,15 @@ class ServerTest {
         served
             .loupe()
             .run(Request.text("ROMEO:").tokens(12).samples(2).sampling(Sampling.seeded(2)));
+    List<Generation> four =
+        served
+            .loupe()
+            .run(Request.text("ROMEO:").tokens(12).samples(4).sampling(Sampling.seeded(2)));
     for (int sample = 0; sample < 2; sample++) {
       assertEquals(runs.get(sample).text(), one.text(sample));
       assertEquals(runs.get(sample).text(), byIds.text(sample));
-      assertEquals(runs.get(sample).text(), two.text(2 + sample));
-      assertEquals(runs.get(sample).text(), twoByIds.text(2 + sample));
+      assertEquals(four.get(2 + sample).text(), two.text(2 + sample));
+      assertEquals(four.get(2 + sample).text(), twoByIds.text(2 + sample));
       assertEquals(2 + sample, two.choice(2 + sample).get("index").getAsInt());
     }
     assertNotEquals(one.text(0), one.text(1));
@@ -251,6 +257,253 @@ class ServerTest {
     usage(one.json(), romeo.length, 24);
     int juliet = served.loupe().tokenizer().encode("JULIET:", false).length;
     usage(two.json(), juliet + romeo.length, 48);
+  }
+
+  @Test
+  void promptsThatAreAlikeGetTextsOfTheirOwn() {
+    String body = "{'prompt': ['ROMEO:', 'ROMEO:', 'ROMEO:'], 'n': 2, 'max_tokens': 20%s}";
+    List<Generation> six =
+        served
+            .loupe()
+            .run(Request.text("ROMEO:").tokens(20).samples(6).sampling(Sampling.seeded(8)));
+    Served.Answer seeded = served.complete(body.formatted(", 'seed': 8")).has(200);
+    Set<String> different = new HashSet<>();
+    for (int i = 0; i < 6; i++) {
+      assertEquals(six.get(i).text(), seeded.text(i), "counted by prompt and sample");
+      different.add(seeded.text(i));
+    }
+    assertEquals(6, different.size());
+    List<JsonObject> chunks = served.stream(body.formatted(", 'seed': 8, 'stream': true"));
+    Served.Answer drawn = served.complete(body.formatted("")).has(200);
+    for (int i = 0; i < 6; i++) {
+      assertEquals(six.get(i).text(), Served.joined(chunks, i), "streamed");
+      different.add(drawn.text(i));
+    }
+    assertEquals(12, different.size(), "without a seed each draws its own");
+  }
+
+  @Test
+  void theLastTokenNeedsNoPosition() {
+    JsonArray full = new JsonArray();
+    for (int i = 0; i < 256; i++) {
+      full.add(7 * i % 1000);
+    }
+    String body = "{'prompt': %s, 'max_tokens': %d, 'echo': true, 'logprobs': 1, 'seed': 1%s}";
+    JsonObject logprobs =
+        served.complete(body.formatted(full, 1, "")).has(200).choice(0).getAsJsonObject("logprobs");
+    assertEquals(257, logprobs.getAsJsonArray("tokens").size());
+    served.complete(body.formatted(full, 2, "")).refused(400, "256 tokens", "max_tokens is 2");
+    full.add(5);
+    served.complete(body.formatted(full, 0, "")).refused(400, "257 tokens");
+    String kept = ", 'truncate_prompt_tokens': %d";
+    Served.Answer cut = served.complete(body.formatted(full, 1, kept.formatted(-1))).has(200);
+    usage(cut.json(), 256, 1);
+    usage(served.complete(body.formatted(full, 9, kept.formatted(-1))).has(200).json(), 248, 9);
+    usage(served.complete(body.formatted(full, 9, kept.formatted(3))).has(200).json(), 3, 9);
+    served.complete(body.formatted(full, 9, kept.formatted(256))).refused(400, "256 tokens");
+  }
+
+  @Test
+  void keepsTheLastTokensOfAPrompt() {
+    String text = "To be or not to be, that is the question: ";
+    int[] all = served.loupe().tokenizer().encode(text.repeat(3), false);
+    String body = "{'prompt': '%s', 'truncate_prompt_tokens': %d, 'seed': 3, 'max_tokens': 9}";
+    Served.Answer answer = served.complete(body.formatted(text.repeat(3), 7)).has(200);
+    int[] last = Arrays.copyOfRange(all, all.length - 7, all.length);
+    Request request = Request.ids(last).tokens(9).sampling(Sampling.seeded(3));
+    assertEquals(lone(request).text(), answer.text(0));
+    usage(answer.json(), 7, 9);
+    // of any length
+    usage(served.complete(body.formatted(text.repeat(5000), -1)).has(200).json(), 248, 9);
+    assertEquals(
+        lone(Request.ids(all).tokens(9).sampling(Sampling.seeded(3))).text(),
+        served.complete(body.formatted(text.repeat(3), 200)).has(200).text(0));
+  }
+
+  @Test
+  void endsAtTokensAndNotBefore() {
+    Request request = Request.text("ROMEO:").tokens(40).sampling(Sampling.seeded(6));
+    Generation plain = lone(request);
+    int id = plain.tokens().get(plain.promptLength() + 9).id();
+    String body = "{'prompt': 'ROMEO:', 'max_tokens': 40, 'seed': 6, 'stop_token_ids': [%d]%s}";
+    Generation ended = lone(request.stopTokens(Set.of(id)));
+    Served.Answer answer = served.complete(body.formatted(id, "")).has(200);
+    assertEquals(ended.text(), answer.text(0));
+    assertEquals("stop", answer.choice(0).get("finish_reason").getAsString());
+    usage(answer.json(), plain.promptLength(), ended.tokens().size() - plain.promptLength());
+    Generation later = lone(request.minTokens(20));
+    Served.Answer least = served.complete(body.formatted(id, ", 'min_tokens': 20")).has(200);
+    assertEquals(later.text(), least.text(0));
+    assertTrue(later.tokens().size() >= plain.promptLength() + 20);
+    List<JsonObject> chunks =
+        served.stream(body.formatted(id, ", 'min_tokens': 20, 'stream': true"));
+    assertEquals(later.text(), Served.joined(chunks, 0));
+  }
+
+  @Test
+  void writesOnAfterTheEndOfAText() {
+    String body = "{'seed': %d, 'temperature': 3, 'max_tokens': 60%s}";
+    for (int seed = 0; seed < 300; seed++) {
+      Served.Answer answer = served.complete(body.formatted(seed, "")).has(200);
+      if (answer.choice(0).get("finish_reason").getAsString().equals("stop")) {
+        Served.Answer on = served.complete(body.formatted(seed, ", 'ignore_eos': true")).has(200);
+        usage(on.json(), 1, 60);
+        assertTrue(on.text(0).startsWith(answer.text(0)));
+        Served.Answer least = served.complete(body.formatted(seed, ", 'min_tokens': 60"));
+        usage(least.has(200).json(), 1, 60);
+        return;
+      }
+    }
+    throw new AssertionError("none of 300 came to its end");
+  }
+
+  /** A field and its value; then the name of the parameter that is refused. */
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "'colour': {'a': [1]} => colour",
+        "'colour': false => colour",
+        "'Max_tokens': 5 => Max_tokens",
+        "'max_token': 5 => max_token",
+        "'stops': 'x' => stops",
+        "'use_beam_search': true => use_beam_search",
+        "'response_format': {'type': 'json_object'} => response_format",
+        "'logit_bias': {'5': 1} => logit_bias",
+        "'suffix': 'x' => suffix",
+        "'guided_regex': 'x' => guided_regex",
+        "'length_penalty': 0.5 => length_penalty",
+        "'skip_special_tokens': false => skip_special_tokens",
+        "'tools': [{}] => tools",
+        "'stream_options': {'include_usages': true} => include_usages",
+        "'ignore_eos': 1 => ignore_eos",
+        "'min_tokens': 17 => min_tokens",
+        "'min_tokens': -1 => min_tokens",
+        "'stop_token_ids': 5 => stop_token_ids",
+        "'stop_token_ids': [1024] => stop_token_ids",
+        "'stop_token_ids': ['x'] => stop_token_ids",
+        "'truncate_prompt_tokens': 0 => truncate_prompt_tokens",
+        "'truncate_prompt_tokens': -2 => truncate_prompt_tokens",
+        "'truncate_prompt_tokens': 257 => truncate_prompt_tokens"
+      })
+  void refusesWhatItWouldPassOver(String line) {
+    String[] sides = line.split(" => ", -1);
+    JsonObject error = served.complete("{%s}".formatted(sides[0])).refused(400, sides[1]);
+    assertEquals(sides[1], error.get("param").getAsString());
+    assertEquals("invalid_request_error", error.get("type").getAsString());
+  }
+
+  @Test
+  void takesFieldsThatAskForNothing() {
+    String text = served.complete("{'prompt': 'ROMEO:', 'seed': 3}").has(200).text(0);
+    String more =
+        "{'prompt': 'ROMEO:', 'seed': 3, 'user': 'me', 'store': true, 'service_tier': 'auto',"
+            + "'use_beam_search': false, 'length_penalty': 1.0, 'early_stopping': false,"
+            + "'response_format': {'type': 'text'}, 'guided_json': null, 'nothing': null,"
+            + "'logit_bias': {}, 'suffix': '', 'stop_token_ids': [], 'min_tokens': 0,"
+            + "'ignore_eos': false, 'truncate_prompt_tokens': null, 'skip_special_tokens': true,"
+            + "'stream_options': {'include_obfuscation': true}, 'best_of': 1}";
+    assertEquals(text, served.complete(more).has(200).text(0));
+  }
+
+  @Test
+  void refusesLongPromptsBeforeItReadsThem() {
+    String long1 = "a b".repeat(300_000);
+    JsonObject error =
+        served.complete("{'prompt': '%s'}".formatted(long1)).refused(400, "900000 bytes", "256");
+    assertEquals("context_length_exceeded", error.get("code").getAsString());
+    assertEquals("prompt", error.get("param").getAsString());
+    served
+        .complete("{'prompt': ['x', '%s']}".formatted("\u20ac".repeat(9000)))
+        .refused(400, "27000 bytes");
+    long most = served.loupe().tokenizer().mostBytes(256);
+    assertTrue(most >= 256 && most < 9000, "bytes: " + most);
+  }
+
+  @Test
+  void everyAnswerHasAnId() {
+    Set<String> ids = new HashSet<>();
+    for (String path : List.of("/healthz", "/v1/models", "/nowhere", "/metrics", "/")) {
+      ids.add(served.send(served.to(path)).headers().firstValue("x-request-id").orElseThrow());
+    }
+    Served.Answer given =
+        served.ask(served.to("/v1/models").header("X-Request-Id", "mine-17"));
+    assertEquals("mine-17", given.response().headers().firstValue("x-request-id").orElseThrow());
+    String stream =
+        served
+            .send(
+                served
+                    .to("/v1/completions")
+                    .header("x-request-id", "a b")
+                    .POST(BodyPublishers.ofString("{\"stream\": true}")))
+            .headers()
+            .firstValue("x-request-id")
+            .orElseThrow();
+    ids.add(stream);
+    ids.add(
+        served
+            .complete("{'user': '%s'}".formatted("x".repeat(Server.MOST_BODY)))
+            .has(413)
+            .response()
+            .headers()
+            .firstValue("x-request-id")
+            .orElseThrow());
+    assertEquals(7, ids.size(), ids.toString());
+    assertTrue(ids.stream().allMatch(id -> id.matches("req_[0-9a-f]{24}")), ids.toString());
+  }
+
+  @Test
+  void turnsTextIntoTokensAndBack() {
+    String text = "naïve ☂\nROMEO: <|endoftext|>x";
+    String body = text.replace("\n", "\\n");
+    Served.Answer answer =
+        served.post("/tokenize", "{'prompt': '%s', 'return_token_strs': true}".formatted(body));
+    JsonObject json = answer.has(200).json();
+    int[] ids = served.loupe().tokenizer().encode(text, true);
+    assertEquals(ids.length, json.get("count").getAsInt());
+    assertEquals(256, json.get("max_model_len").getAsInt());
+    JsonArray tokens = json.getAsJsonArray("tokens");
+    for (int i = 0; i < ids.length; i++) {
+      assertEquals(ids[i], tokens.get(i).getAsInt());
+      assertEquals(
+          served.loupe().tokenizer().raw(ids[i]),
+          json.getAsJsonArray("token_strs").get(i).getAsString());
+    }
+    JsonObject back = served.post("/detokenize", "{'tokens': %s}".formatted(tokens)).has(200).json();
+    assertEquals(text, back.get("prompt").getAsString());
+    JsonObject plain =
+        served.post("/tokenize", "{'prompt': '%s', 'special': false}".formatted(body)).json();
+    assertEquals(
+        served.loupe().tokenizer().encode(text, false).length, plain.get("count").getAsInt());
+    assertTrue(plain.get("token_strs").isJsonNull());
+    JsonObject info = served.get("/tokenizer_info").has(200).json();
+    String end = info.get("eos_token").getAsString();
+    JsonArray ofEnd =
+        served
+            .post("/tokenize", "{'prompt': '%s', 'add_special_tokens': false}".formatted(end))
+            .json()
+            .getAsJsonArray("tokens");
+    assertEquals(1, ofEnd.size());
+    assertEquals(served.loupe().info().config().eosTokenIds().getFirst(), ofEnd.get(0).getAsInt());
+    served.post("/tokenize", "{}").refused(400, "prompt");
+    served.post("/tokenize", "{'prompt': ['a']}").refused(400, "prompt");
+    served.post("/tokenize", "{'text': 'a'}").refused(400, "text");
+    served.post("/tokenize", "{'prompt': 'a', 'model': 'gpt-4'}").refused(404, "gpt-4");
+    served.post("/detokenize", "{'tokens': [1024]}").refused(400, "1023");
+    served.post("/detokenize", "{'tokens': 'a'}").refused(400, "tokens");
+    served.get("/tokenize").refused(405, "POST");
+  }
+
+  @Test
+  void saysThatThereIsNoChatFormat() {
+    served
+        .post("/v1/chat/completions", "{'messages': [{'role': 'user', 'content': 'hi'}]}")
+        .refused(400, "chat format", "/v1/completions");
+  }
+
+  @Test
+  void saysThatNothingIsThere() {
+    String message = served.get("/v1/nothing").refused(404).get("message").getAsString();
+    assertEquals("nothing is served at this path; /openapi.json lists what is served", message);
   }
 
   @Test
@@ -379,7 +632,7 @@ class ServerTest {
       assertTrue(
           line.isEmpty()
               || line.matches("# (HELP|TYPE) loupe_[a-z_]+ .*")
-              || line.matches("loupe_[a-z_]+(\\{path=\"[/a-z0-9]+\",status=\"\\d+\"})? [0-9.]+"),
+              || line.matches("loupe_[a-z_]+(\\{path=\"[/a-z0-9_.]+\",status=\"\\d+\"})? [0-9.]+"),
           line);
     }
     assertEquals(before + 11, Integer.parseInt(served.metric("loupe_generated_tokens_total")));

@@ -94,7 +94,7 @@ final class CudaSteps implements Steps {
       values[2 * lane + r] = position;
       values[3 * lane + r] = position + 1;
       values[4 * lane + r] = placeOfNext;
-      values[5 * lane + r] = r;
+      values[5 * lane + r] = plan.firstSample() + r;
       segments.add(new Segment(r, 1, r, position));
     }
     room.at.all().upload(values);

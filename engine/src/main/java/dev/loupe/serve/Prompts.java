@@ -1,0 +1,231 @@
+package dev.loupe.serve;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import dev.loupe.Loupe;
+import dev.loupe.text.Tokenizer;
+import dev.loupe.weights.Gpt2Config;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The prompts of a request, in one of their four forms: a text, texts, ids, arrays of ids. What is
+ * wrong whatever a text's tokens are is found at once; {@link #read} reads the texts, which takes
+ * time.
+ *
+ * @param name of the request's field
+ * @param special whether special tokens in a text are taken as such
+ * @param front whether a text gets the tokens in front that the tokenizer's files put there
+ */
+record Prompts(
+    String name,
+    List<Prompt> all,
+    Loupe loupe,
+    boolean special,
+    boolean front,
+    Writing writing,
+    Truncation truncation) {
+  private static final int MOST = 128;
+
+  /** A text, or ids. */
+  private record Prompt(@Nullable String text, int[] ids) {}
+
+  /**
+   * What is to be written after each.
+   *
+   * @param field of the request that says how many tokens
+   * @param lastIsRead whether the last of them takes a position too
+   */
+  record Writing(String field, int tokens, boolean lastIsRead) {
+    /** The most tokens that a prompt may have; 0 or less where no prompt fits. */
+    int room(int context) {
+      return Math.min(context, context - tokens + (lastIsRead ? 0 : 1));
+    }
+  }
+
+  /**
+   * How many tokens of a prompt are kept, the last of them: 0 for all, -1 for as many as the
+   * context has room for.
+   */
+  record Truncation(int tokens) {
+    static final Truncation NONE = new Truncation(0);
+
+    int[] of(int[] ids, int room) {
+      int most = tokens < 0 ? Math.max(1, room) : tokens;
+      return tokens == 0 || ids.length <= most
+          ? ids
+          : Arrays.copyOfRange(ids, ids.length - most, ids.length);
+    }
+  }
+
+  /** Says between two prompts that nobody waits for them any more, by throwing. */
+  interface Wanted {
+    void require();
+  }
+
+  /**
+   * Those of a request with the fields special and, as vLLM names it, add_special_tokens.
+   *
+   * @throws ApiException if the field is not of one of the forms, an id is no token, or a
+   *     prompt is longer than the context whatever its tokens are
+   */
+  static Prompts of(
+      String name, Fields fields, Loupe loupe, Writing writing, Truncation truncation) {
+    Prompts prompts =
+        new Prompts(
+            name,
+            new ArrayList<>(),
+            loupe,
+            fields.flag("special"),
+            front(fields),
+            writing,
+            truncation);
+    prompts.add(fields.get(name));
+    return prompts;
+  }
+
+  static boolean front(Fields fields) {
+    return fields.get("add_special_tokens") == null || fields.flag("add_special_tokens");
+  }
+
+  int size() {
+    return all.size();
+  }
+
+  /** Tokens that each has at most. */
+  int mostTokens() {
+    return loupe.info().config().nPositions();
+  }
+
+  private void add(@Nullable JsonElement value) {
+    if (value == null) {
+      add(""); // as OpenAI: a new document
+      return;
+    }
+    if (Fields.isString(value)) {
+      add(value.getAsString());
+      return;
+    }
+    if (!value.isJsonArray() || value.getAsJsonArray().isEmpty()) {
+      throw wrong(value);
+    }
+    JsonArray list = value.getAsJsonArray();
+    if (Fields.isNumber(list.get(0))) {
+      add(list);
+      return;
+    }
+    if (list.size() > MOST) {
+      throw ApiException.field(
+          name, null, "%d prompts, more than %d".formatted(list.size(), MOST));
+    }
+    for (JsonElement prompt : list) {
+      if (Fields.isString(prompt)) {
+        add(prompt.getAsString());
+      } else if (prompt.isJsonArray()) {
+        add(prompt.getAsJsonArray());
+      } else {
+        throw wrong(value);
+      }
+    }
+  }
+
+  private ApiException wrong(JsonElement value) {
+    return Fields.wrong(
+        name, value, "a string, an array of strings, of token ids, or of arrays of them");
+  }
+
+  private void add(String text) {
+    if (!text.isEmpty()) {
+      loupe
+          .tokenizer()
+          .whyNoText()
+          .ifPresent(
+              why -> {
+                throw ApiException.field(name, null, why);
+              });
+      long most = loupe.tokenizer().mostBytes(mostTokens());
+      if (truncation.tokens == 0 && text.length() > most / 3) { // a char is 3 bytes at most
+        int bytes = text.getBytes(UTF_8).length;
+        if (bytes > most) {
+          throw ApiException.field(
+              name,
+              "context_length_exceeded",
+              "the prompt has %d bytes: the model's context holds %d tokens, which are %d bytes at most"
+                  .formatted(bytes, mostTokens(), most));
+        }
+      }
+    } else if (loupe.info().config().bosTokenId() < 0
+        && !(front && loupe.tokenizer().front().length > 0)) {
+      throw ApiException.field(
+          name, null, "the prompt is empty and the model has no beginning-of-text token");
+    }
+    all.add(new Prompt(text, new int[0]));
+  }
+
+  private void add(JsonArray list) {
+    if (list.isEmpty()) {
+      throw ApiException.field(name, null, "a prompt without token ids");
+    }
+    all.add(new Prompt(null, checked(ids(name, list, loupe.tokenizer()))));
+  }
+
+  /** The values of the field {@code name} as ids of tokens. */
+  static int[] ids(String name, JsonArray values, Tokenizer tokenizer) {
+    int most = tokenizer.ids().length() - 1;
+    int[] ids = new int[values.size()];
+    for (int i = 0; i < ids.length; i++) {
+      ids[i] = (int) Fields.whole(name, values.get(i), 0, most);
+      if (!tokenizer.contains(ids[i])) {
+        throw ApiException.field(name, null, "there is no token %d".formatted(ids[i]));
+      }
+    }
+    return ids;
+  }
+
+  /** Those that are kept of a prompt's ids, which leave room for what is to be written. */
+  private int[] checked(int[] ids) {
+    int room = writing.room(mostTokens());
+    int[] kept = truncation.of(ids, room);
+    if (kept.length > room) {
+      throw ApiException.field(
+          name,
+          "context_length_exceeded",
+          "the prompt has %d tokens and %s is %d: the model's context holds %d"
+              .formatted(kept.length, writing.field, writing.tokens, mostTokens()));
+    }
+    return kept;
+  }
+
+  /**
+   * The ids of each, none without any.
+   *
+   * @param wanted is asked before each text
+   * @throws ApiException if one is too long, or can't be spelled
+   */
+  List<int[]> read(Wanted wanted) {
+    List<int[]> ids = new ArrayList<>();
+    for (Prompt prompt : all) {
+      if (prompt.text == null) {
+        ids.add(prompt.ids);
+      } else {
+        wanted.require();
+        ids.add(checked(encode(prompt.text)));
+      }
+    }
+    return ids;
+  }
+
+  private int[] encode(String text) {
+    try {
+      int[] ids = loupe.tokenizer().encodePrompt(text, special, front);
+      Gpt2Config config = loupe.info().config();
+      return ids.length > 0 ? ids : new int[] {config.bosTokenId()};
+    } catch (IllegalArgumentException e) {
+      throw ApiException.field(name, null, String.valueOf(e.getMessage()));
+    }
+  }
+}

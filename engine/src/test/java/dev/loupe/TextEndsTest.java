@@ -1,0 +1,207 @@
+package dev.loupe;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.loupe.Generation.Finish;
+import dev.loupe.model.Golden;
+import dev.loupe.sampling.Sampling;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Objects;
+import java.util.Set;
+import java.util.function.Function;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Where a text ends: at a full context, at tokens, at strings; by a run alone and in a batch. */
+class TextEndsTest {
+  private static Loupe loupe;
+  private static Batcher batcher;
+
+  @BeforeAll
+  static void open() throws Exception {
+    loupe = Loupe.open(Golden.DEMO_MODEL, Options.defaults().backend(Backend.CPU).threads(2));
+    batcher = loupe.batcher(3);
+  }
+
+  @AfterAll
+  static void close() {
+    batcher.close();
+    loupe.close();
+  }
+
+  private static List<Generation> run(boolean batched, Request request) {
+    return batched ? batcher.run(request) : loupe.run(request);
+  }
+
+  private static int[] ids(Generation run) {
+    return run.tokens().stream().mapToInt(Token::id).toArray();
+  }
+
+  private static int[] full() {
+    int[] full = new int[loupe.info().config().nPositions()];
+    Arrays.setAll(full, i -> 7 * i % 1000);
+    return full;
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void theLastTokenNeedsNoPosition(boolean batched) {
+    int[] full = full();
+    for (int samples : List.of(1, 5)) {
+      Request request = Request.ids(full).tokens(1).samples(samples).logprobs(1);
+      for (Generation run : run(batched, request.sampling(Sampling.seeded(3)))) {
+        assertEquals(full.length + 1, run.tokens().size());
+        assertTrue(run.tokens().getLast().logprob() < 0);
+        assertEquals(Finish.LENGTH, run.finish());
+      }
+    }
+    Request open = Request.ids(full).sampling(Sampling.greedy());
+    assertEquals(full.length + 1, run(batched, open).getFirst().tokens().size(), "by default");
+    int[] part = Arrays.copyOf(full, full.length - 9);
+    Request ten = Request.ids(part).tokens(10).samples(4).sampling(Sampling.seeded(1));
+    Request nine = Request.ids(part).tokens(9).samples(4).sampling(Sampling.seeded(1));
+    List<Generation> longer = run(batched, ten);
+    List<Generation> shorter = run(batched, nine);
+    for (int s = 0; s < 4; s++) {
+      assertEquals(full.length + 1, longer.get(s).tokens().size());
+      assertArrayEquals(ids(shorter.get(s)), Arrays.copyOf(ids(longer.get(s)), full.length));
+    }
+    assertThrows(
+        IllegalArgumentException.class, () -> run(batched, Request.ids(part).tokens(11)));
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void theSlidingContextIsAsItWas(boolean batched) {
+    int[] part = Arrays.copyOf(full(), full().length - 1);
+    Request request = Request.ids(part).tokens(5).slide(true).sampling(Sampling.greedy());
+    Generation run = run(batched, request).getFirst();
+    assertEquals(part.length + 5, run.tokens().size());
+    assertTrue(run.cropped() > 0, "three of the five had to be read");
+    Generation two = run(batched, request.tokens(2)).getFirst();
+    assertEquals(0, two.cropped(), "none beyond the context was read");
+    assertArrayEquals(ids(two), Arrays.copyOf(ids(run), part.length + 2));
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void drawsAreCountedOn(boolean batched) {
+    Function<Integer, Request> samples =
+        n -> Request.text("ROMEO:").tokens(20).samples(n).sampling(Sampling.seeded(4));
+    List<Generation> four = run(batched, samples.apply(4));
+    List<Generation> two = run(batched, samples.apply(2).firstSample(2));
+    for (int s = 0; s < 2; s++) {
+      assertEquals(s, two.get(s).sample());
+      assertEquals(four.get(2 + s).text(), two.get(s).text());
+    }
+    assertThrows(IllegalArgumentException.class, () -> Request.text("").firstSample(-1));
+  }
+
+  /** A request like that of {@link #plain}, which would write that text. */
+  private static Request same() {
+    return Request.text("ROMEO:").tokens(40).sampling(Sampling.seeded(6)).logprobs(0);
+  }
+
+  private static Generation plain() {
+    return loupe.run(same()).getFirst();
+  }
+
+  private static int firstOf(Generation run, int id) {
+    int[] all = ids(run);
+    for (int i = run.promptLength(); i < all.length; i++) {
+      if (all[i] == id) {
+        return i;
+      }
+    }
+    throw new AssertionError("it is there");
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void aTextEndsAtStopTokens(boolean batched) {
+    Generation plain = plain();
+    int id = ids(plain)[plain.promptLength() + 12];
+    int at = firstOf(plain, id);
+    Generation run = run(batched, same().stopTokens(Set.of(1000, id))).getFirst();
+    assertEquals(Finish.EOS, run.finish());
+    assertEquals(plain.tokens().subList(0, at), run.tokens().subList(0, at));
+    assertEquals(at + 1, run.tokens().size(), "it counts as written");
+    assertEquals(loupe.tokenizer().decode(Arrays.copyOfRange(ids(plain), plain.promptLength(), at)), run.text());
+    assertThrows(
+        IllegalArgumentException.class, () -> run(batched, same().stopTokens(Set.of(1024))));
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void atLeastSoManyAreWritten(boolean batched) {
+    Generation plain = plain();
+    int start = plain.promptLength();
+    int id = ids(plain)[start + 3];
+    int first = firstOf(plain, id) - start; // tokens before it
+    Generation run = run(batched, same().stopTokens(Set.of(id)).minTokens(first + 2)).getFirst();
+    assertTrue(run.tokens().size() >= start + first + 2, run.text());
+    for (int i = start; i < start + first + 2; i++) {
+      assertFalse(ids(run)[i] == id, "not chosen before, at " + i);
+    }
+    assertArrayEquals(
+        Arrays.copyOf(ids(plain), start + first), Arrays.copyOf(ids(run), start + first));
+    Generation exact = run(batched, same().stopTokens(Set.of(id)).minTokens(first)).getFirst();
+    assertEquals(start + first + 1, exact.tokens().size(), "chosen once there are enough");
+    Set<Integer> all = new HashSet<>();
+    loupe.tokenizer().ids().stream().forEach(all::add);
+    assertThrows(
+        IllegalArgumentException.class,
+        () -> run(batched, same().stopTokens(all).minTokens(1)),
+        "nothing could be chosen");
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void stopStringsAreLookedForOnceThereAreEnough(boolean batched) {
+    Generation plain = plain();
+    String stop = plain.text().substring(2, 3);
+    Generation early = run(batched, same().stops(List.of(stop))).getFirst();
+    assertEquals(Finish.STOP, early.finish());
+    Generation run = run(batched, same().stops(List.of(stop)).minTokens(15)).getFirst();
+    assertTrue(run.tokens().size() > plain.promptLength() + 15);
+    assertTrue(run.text().startsWith(early.text() + stop), run.text());
+    assertTrue(plain.text().startsWith(run.text()), run.text());
+  }
+
+  @ParameterizedTest
+  @ValueSource(booleans = {false, true})
+  void anEndOfTextTokenCanBeIgnored(boolean batched) {
+    int eos = loupe.info().config().eosTokenIds().getFirst();
+    int[] ends = {12, 13, eos};
+    Sampling sampling = Sampling.greedy();
+    Request request = Request.ids(ends).tokens(30).sampling(sampling);
+    // a text that comes to its end: found by drawing many
+    Generation ended = null;
+    for (int seed = 0; seed < 300 && ended == null; seed++) {
+      Generation run =
+          loupe
+              .run(Request.text("").tokens(60).sampling(Sampling.seeded(seed).withTemperature(3)))
+              .getFirst();
+      ended = run.finish() == Finish.EOS ? run : null;
+    }
+    Sampling drawn = Objects.requireNonNull(ended, "one of 300 ends").sampling();
+    Request same = Request.text("").tokens(60).sampling(drawn);
+    Generation on = run(batched, same.ignoreEos(true)).getFirst();
+    assertEquals(61, on.tokens().size());
+    assertEquals(Finish.LENGTH, on.finish());
+    assertArrayEquals(ids(ended), Arrays.copyOf(ids(on), ids(ended).length));
+    assertTrue(on.text().startsWith(ended.text()));
+    Generation kept = run(batched, same.ignoreEos(false).minTokens(50)).getFirst();
+    assertFalse(
+        Arrays.stream(ids(kept), 1, 51).anyMatch(id -> id == eos), "not among the first 50");
+    assertEquals(33, run(batched, request.ignoreEos(true)).getFirst().tokens().size());
+  }
+}

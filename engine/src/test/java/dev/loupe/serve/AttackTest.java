@@ -1,0 +1,381 @@
+package dev.loupe.serve;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import dev.loupe.ActivationCache;
+import dev.loupe.Loupe;
+import dev.loupe.Request;
+import dev.loupe.ops.Mask;
+import java.io.BufferedInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Clients that are slow, silent or many: others are served, and memory has a bound. */
+@Timeout(200)
+class AttackTest {
+  private static ServerOptions options(int queue, int slots) {
+    return new ServerOptions(
+        "127.0.0.1", 0, Optional.empty(), queue, slots, Duration.ofSeconds(60), Served.MODEL);
+  }
+
+  /** Keeps a run of so many tokens and returns its name. */
+  private static String run(Served served, int tokens) {
+    JsonArray ids = new JsonArray();
+    for (int i = 0; i < tokens; i++) {
+      ids.add(7 * i % 1000);
+    }
+    String events =
+        served
+            .send(
+                served
+                    .to("/api/runs")
+                    .POST(BodyPublishers.ofString("{\"ids\": %s}".formatted(ids))))
+            .body();
+    String last = events.strip().lines().reduce((_, line) -> line).orElseThrow();
+    return JsonParser.parseString(last.substring(6)).getAsJsonObject().get("id").getAsString();
+  }
+
+  /** A client with little room that asks for a file of 22 MB. */
+  private static Socket downloading(Served served, String id) throws IOException {
+    Socket socket = new Socket();
+    socket.setReceiveBufferSize(64 << 10);
+    socket.setSoTimeout(60_000);
+    socket.connect(new InetSocketAddress(InetAddress.getLoopbackAddress(), served.server().port()));
+    socket
+        .getOutputStream()
+        .write(
+            "GET /api/runs/%s/export?as=csv HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                .formatted(id)
+                .getBytes(UTF_8));
+    return socket;
+  }
+
+  private static long contentLength(InputStream in) throws IOException {
+    StringBuilder head = new StringBuilder();
+    while (!head.toString().endsWith("\r\n\r\n")) {
+      int next = in.read();
+      assertTrue(next >= 0, head.toString());
+      head.append((char) next);
+    }
+    assertTrue(head.toString().startsWith("HTTP/1.1 200"), head.toString());
+    return head.toString()
+        .lines()
+        .filter(line -> line.startsWith("content-length: "))
+        .mapToLong(line -> Long.parseLong(line.substring(16)))
+        .findFirst()
+        .orElseThrow();
+  }
+
+  @Test
+  void aSteadyDownloadTakesAsLongAsItTakes() throws Exception {
+    try (Served served = Served.start(options(4, 8), Duration.ofSeconds(2))) {
+      String id = run(served, 256);
+      try (Socket socket = downloading(served, id)) {
+        InputStream in = new BufferedInputStream(socket.getInputStream(), 64 << 10);
+        long length = contentLength(in);
+        assertTrue(length > 20_000_000, length + " bytes");
+        byte[] piece = new byte[64 << 10];
+        long left = length;
+        while (left > 0) {
+          int read = in.readNBytes(piece, 0, (int) Math.min(left, piece.length));
+          assertTrue(read > 0, left + " of " + length + " bytes are missing");
+          left -= read;
+          Thread.sleep(15); // five seconds in all
+        }
+      }
+      served.awaitIdle();
+    }
+  }
+
+  private static List<Path> files() throws IOException {
+    try (Stream<Path> files = Files.list(Path.of(System.getProperty("java.io.tmpdir")))) {
+      return files.filter(f -> f.getFileName().toString().matches("loupe-\\d+\\.csv")).toList();
+    }
+  }
+
+  @Test
+  void aDownloadThatNobodyReadsEnds() throws Exception {
+    try (Served served = Served.start(options(4, 8), Duration.ofSeconds(1))) {
+      String id = run(served, 256);
+      List<Path> before = files();
+      try (Socket _ = downloading(served, id)) {
+        Served.await("it is sent", () -> served.server().exchanges() == 1);
+        served.awaitIdle();
+        Served.await("closed", () -> served.server().connections() <= 1);
+        List<Path> after = new ArrayList<>(files());
+        after.removeAll(before);
+        assertEquals(List.of(), after);
+      }
+      try (Socket socket = downloading(served, id)) { // who goes away amid it leaves nothing
+        socket.getInputStream().readNBytes(100_000);
+      }
+      served.awaitIdle();
+      List<Path> after = new ArrayList<>(files());
+      after.removeAll(before);
+      assertEquals(List.of(), after);
+    }
+  }
+
+  private static long heap() {
+    System.gc();
+    Runtime runtime = Runtime.getRuntime();
+    return runtime.totalMemory() - runtime.freeMemory();
+  }
+
+  @Test
+  void clientsThatDoNotReadTakeNoMemory() throws Exception {
+    try (Served served = Served.start(options(16, 2))) {
+      String id = run(served, 256);
+      List<Socket> sockets = new ArrayList<>();
+      try {
+        long before = heap();
+        for (int i = 0; i < 8; i++) {
+          sockets.add(downloading(served, id));
+        }
+        for (Socket socket : sockets) { // each has begun
+          assertEquals('H', socket.getInputStream().read());
+        }
+        long after = heap();
+        assertTrue(after < before + (40 << 20), "%d bytes, then %d".formatted(before, after));
+        assertEquals(8, served.server().exchanges());
+        served.complete("{'max_tokens': 3}").has(200);
+      } finally {
+        for (Socket socket : sockets) {
+          socket.close();
+        }
+      }
+      served.awaitIdle();
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"export?as=csv&l=0&h=0", "stats", "lens?q=3", "rows?q=3"})
+  void heavyRequestsQueueLikeRuns(String part) throws Exception {
+    try (Served served = Served.start(options(0, 1))) {
+      String path = "/api/runs/%s/%s".formatted(run(served, 7), part);
+      try (Places.Place place = served.server().places().enter()) {
+        place.await(System.nanoTime() + 60_000_000_000L);
+        served.get(path).refused(429, "try again");
+      }
+      assertEquals(200, served.send(served.to(path)).statusCode());
+    }
+  }
+
+  private static List<Socket> idle(Served served, int count, String from) throws IOException {
+    List<Socket> sockets = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      Socket socket = new Socket();
+      socket.bind(new InetSocketAddress(from, 0));
+      socket.connect(
+          new InetSocketAddress(InetAddress.getLoopbackAddress(), served.server().port()));
+      sockets.add(socket);
+    }
+    return sockets;
+  }
+
+  private static void closeAll(List<Socket> sockets) throws IOException {
+    for (Socket socket : sockets) {
+      socket.close();
+    }
+  }
+
+  private static void asks(Socket socket) throws IOException {
+    socket.getOutputStream().write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".getBytes(UTF_8));
+    StringBuilder said = new StringBuilder();
+    while (!said.toString().endsWith("}")) {
+      int next = socket.getInputStream().read();
+      assertTrue(next >= 0, "closed after: " + said);
+      said.append((char) next);
+    }
+    assertTrue(said.toString().startsWith("HTTP/1.1 200"), said.toString());
+  }
+
+  @Test
+  void idleConnectionsMakeRoom() throws Exception {
+    try (Served served = Served.start(options(16, 2))) {
+      Socket kept = served.socket("");
+      asks(kept);
+      Socket runs = served.asking("{'max_tokens': 255, 'n': 16, 'seed': 1, 'stream': true}");
+      assertEquals(100, runs.getInputStream().readNBytes(100).length);
+      List<Socket> idle = idle(served, 300, "127.0.0.1");
+      List<Socket> others = idle(served, 300, "127.0.0.2");
+      for (int i = 0; i < 5; i++) {
+        try (Socket good = served.socket("")) {
+          asks(good);
+        }
+      }
+      served.complete("{'max_tokens': 3}").has(200);
+      asks(kept); // it was used, so that others went before it
+      assertTrue(served.server().connections() <= 256, served.server().connections() + " open");
+      assertEquals(5000, runs.getInputStream().readNBytes(5000).length, "what runs is let run");
+      closeAll(idle);
+      closeAll(others);
+      kept.close();
+      runs.close();
+    }
+  }
+
+  @Test
+  void oneAddressHasNotAllConnections() throws Exception {
+    try (Served served = Served.start(options(16, 2))) {
+      List<Socket> first = idle(served, 20, "127.0.0.3");
+      List<Socket> many = idle(served, 400, "127.0.0.2");
+      Served.await("all are in or out", () -> served.server().connections() <= 148);
+      for (Socket socket : first) {
+        asks(socket); // none of these made way
+      }
+      closeAll(first);
+      closeAll(many);
+    }
+  }
+
+  @Test
+  void promptsAreNotReadForAClientThatLeft() throws Exception {
+    try (Loupe loupe = Served.demo()) {
+      JsonArray texts = new JsonArray();
+      for (int i = 0; i < 50; i++) {
+        texts.add("To be or not to be " + i);
+      }
+      JsonObject request = new JsonObject();
+      request.add("prompt", texts);
+      Prompts prompts =
+          Prompts.of(
+              "prompt",
+              new Fields(request),
+              loupe,
+              new Prompts.Writing("max_tokens", 5, false),
+              Prompts.Truncation.NONE);
+      assertEquals(50, prompts.read(() -> {}).size());
+      int[] asked = {0};
+      assertThrows(
+          CancellationException.class,
+          () ->
+              prompts.read(
+                  () -> {
+                    if (++asked[0] == 3) {
+                      throw new CancellationException();
+                    }
+                  }));
+      assertEquals(3, asked[0]);
+    }
+  }
+
+  private static Runs.Run kept(Loupe loupe, int tokens) {
+    int[] ids = new int[tokens];
+    ActivationCache cache = loupe.cache(Request.ids(ids));
+    List<Integer> all = new ArrayList<>();
+    for (int id : ids) {
+      all.add(id);
+    }
+    RunSpec spec = new RunSpec(all, tokens, List.of(), 0, Mask.CAUSAL);
+    return new Runs.Run("run" + tokens, spec, cache);
+  }
+
+  @Test
+  void answersCountInWhatIsKept() throws Exception {
+    try (Loupe loupe = Served.demo()) {
+      Runs.Run a = kept(loupe, 5);
+      Runs.Run b = kept(loupe, 6);
+      Runs.Run c = kept(loupe, 7);
+      long caches = a.cache().bytes() + b.cache().bytes() + c.cache().bytes();
+      try (Runs runs = new Runs(caches + 3_000_000)) {
+        runs.look(
+            all -> {
+              all.keep(a);
+              all.keep(b);
+              all.keep(c);
+              assertEquals(caches, all.bytes());
+              all.keep(c, Runs.with(b), "x".repeat(1_000_000));
+              all.keep(c, Runs.with(a), "x".repeat(100_000));
+              assertTrue(all.has(a.id()));
+              assertTrue(all.answer(c, Runs.with(a)).isPresent());
+              assertTrue(all.bytes() > caches + 2_200_000, "two bytes a character");
+              all.keep(b, "stats", "x".repeat(600_000));
+              assertFalse(all.has(a.id()), "the one used least made room");
+              assertTrue(all.answer(c, Runs.with(a)).isEmpty(), "what was made of it has gone");
+              assertTrue(all.answer(c, Runs.with(b)).isPresent());
+              all.keep(a, "stats", "x"); // too late
+              assertTrue(all.answer(a, "stats").isEmpty());
+              all.keep(b, "more", "x".repeat(9_000_000));
+              assertTrue(all.has(b.id()) && all.has(c.id()), "two are kept whatever their size");
+              return true;
+            });
+      }
+    }
+  }
+
+  @Test
+  void theOutboxHasABoundAndAnOrder() throws Exception {
+    Outbox outbox = new Outbox(1 << 20);
+    long never = System.nanoTime() + Duration.ofHours(1).toNanos();
+    Outbox.Share first = outbox.share(700 << 10, never);
+    assertFalse(outbox.isShort());
+    try (ExecutorService threads = Executors.newCachedThreadPool()) {
+      Future<Outbox.Share> large = threads.submit(() -> outbox.share(5L << 30, never));
+      Served.await("it waits", outbox::isShort);
+      Future<Outbox.Share> small = threads.submit(() -> outbox.share(1, never));
+      ApiException late =
+          assertThrows(ApiException.class, () -> outbox.share(1 << 20, System.nanoTime()));
+      assertEquals(503, late.status());
+      first.shrink(100 << 10);
+      assertEquals(100 << 10, outbox.taken());
+      assertFalse(large.isDone());
+      first.close();
+      Outbox.Share all = large.get();
+      assertEquals(1 << 20, outbox.taken(), "what is too large takes all there is");
+      assertFalse(small.isDone());
+      all.shrink(5L << 30); // never more than it has
+      all.close();
+      all.close();
+      small.get().close();
+      assertEquals(0, outbox.taken());
+      Future<Outbox.Share> most = threads.submit(() -> outbox.share(1 << 20, never));
+      most.get();
+      Future<Outbox.Share> left = threads.submit(() -> outbox.share(1, never));
+      Served.await("it waits", outbox::isShort);
+      left.cancel(true); // the client went
+      Served.await("it left", () -> !outbox.isShort());
+    }
+  }
+
+  @Test
+  void largeAnswersWaitForOneAnother() throws Exception {
+    try (Served served = Served.start(options(16, 2))) {
+      String large = "{'max_tokens': 60, 'n': 16, 'logprobs': 5, 'seed': 1}";
+      String expected = served.complete(large).has(200).json().get("choices").toString();
+      List<Socket> unread = new ArrayList<>();
+      for (int i = 0; i < 3; i++) {
+        unread.add(served.asking(large));
+      }
+      assertEquals(expected, served.complete(large).has(200).json().get("choices").toString());
+      closeAll(unread);
+      served.awaitIdle();
+    }
+  }
+}
