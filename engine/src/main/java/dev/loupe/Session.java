@@ -366,8 +366,7 @@ final class Session implements AutoCloseable {
    * heads make of a new one.
    */
   private Decoder decoder() {
-    boolean onHost =
-        request.sampling.countsTokens() || valueNorms != null || request.minTokens > 0;
+    boolean onHost = request.sampling.countsTokens() || valueNorms != null || request.minTokens > 0;
     Optional<Steps> steps = onHost ? Optional.empty() : model.ops().steps(this::plan);
     if (steps.isPresent()) {
       return new DeviceDecoder(

@@ -357,8 +357,7 @@ class LoupeTest {
     String long300 = "a b c d e f g h i j ".repeat(30);
     refused(r -> {}, Request.text(long300), "331 tokens", "256", "by 75");
     refused(r -> r.tokens(252), Request.text("ROMEO:"), "6 prompt", "251");
-    refused(
-        r -> r.tokens(251).attention(AttentionSelection.all()), Request.text("ROMEO:"), "250");
+    refused(r -> r.tokens(251).attention(AttentionSelection.all()), Request.text("ROMEO:"), "250");
     assertEquals(
         256,
         one(Request.text("ROMEO:")

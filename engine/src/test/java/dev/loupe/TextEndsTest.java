@@ -74,8 +74,7 @@ class TextEndsTest {
       assertEquals(full.length + 1, longer.get(s).tokens().size());
       assertArrayEquals(ids(shorter.get(s)), Arrays.copyOf(ids(longer.get(s)), full.length));
     }
-    assertThrows(
-        IllegalArgumentException.class, () -> run(batched, Request.ids(part).tokens(11)));
+    assertThrows(IllegalArgumentException.class, () -> run(batched, Request.ids(part).tokens(11)));
   }
 
   @ParameterizedTest
@@ -134,7 +133,9 @@ class TextEndsTest {
     assertEquals(Finish.EOS, run.finish());
     assertEquals(plain.tokens().subList(0, at), run.tokens().subList(0, at));
     assertEquals(at + 1, run.tokens().size(), "it counts as written");
-    assertEquals(loupe.tokenizer().decode(Arrays.copyOfRange(ids(plain), plain.promptLength(), at)), run.text());
+    assertEquals(
+        loupe.tokenizer().decode(Arrays.copyOfRange(ids(plain), plain.promptLength(), at)),
+        run.text());
     assertThrows(
         IllegalArgumentException.class, () -> run(batched, same().stopTokens(Set.of(1024))));
   }

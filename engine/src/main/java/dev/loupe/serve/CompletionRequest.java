@@ -218,7 +218,7 @@ record CompletionRequest(
   long bytes() {
     long text = echo ? tokens + prompts.mostTokens() : tokens;
     long each = 8 + (logprobs < 0 ? 0 : 80 + 60L * logprobs);
-    return prompts.size() * n * text * each;
+    return (long) prompts.size() * n * text * each;
   }
 
   private static String shorter(String text) {

@@ -39,7 +39,8 @@ final class Connections {
   /** Takes a new connection in, unless there is no room and none can be made. */
   boolean admit(SocketChannel channel, Connection connection) {
     // null of one that has gone already
-    InetAddress address = channel.remoteAddress() == null ? null : channel.remoteAddress().getAddress();
+    InetAddress address =
+        channel.remoteAddress() == null ? null : channel.remoteAddress().getAddress();
     Predicate<Open> sameAddress = other -> address != null && address.equals(other.address);
     if (open.values().stream().filter(sameAddress).count() >= mostOfAddress
         && !makeRoom(sameAddress)) {

@@ -89,7 +89,9 @@ final class Exchange {
     id = idOf(headers.getAll(REQUEST_ID));
   }
 
-  /** The client's own name of its request, if it gives one that a header can carry; or a new one. */
+  /**
+   * The client's own name of its request, if it gives one that a header can carry; or a new one.
+   */
   private static String idOf(List<String> given) {
     return given.size() == 1 && given.getFirst().matches("[\\x21-\\x7e]{1,128}")
         ? given.getFirst()

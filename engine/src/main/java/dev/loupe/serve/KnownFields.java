@@ -163,14 +163,13 @@ record KnownFields(
           "unsupported_parameter",
           taken.isEmpty()
               ? "%s is not supported: leave it out".formatted(shown)
-              : "%s is not supported: leave it out, or give %s"
-                  .formatted(shown, taken.getFirst()));
+              : "%s is not supported: leave it out, or give %s".formatted(shown, taken.getFirst()));
     }
   }
 
   /** Numbers are compared by value: 1 is 1.0. */
   private static boolean same(JsonElement a, JsonElement b) {
-    return Fields.isNumber(a) && Fields.isNumber(b)
+    return (Fields.isNumber(a) && Fields.isNumber(b))
         ? a.getAsDouble() == b.getAsDouble()
         : a.equals(b);
   }

@@ -32,6 +32,7 @@ record Prompts(
   private static final int MOST = 128;
 
   /** A text, or ids. */
+  @SuppressWarnings("ArrayRecordComponent") // not compared, and no one changes it
   private record Prompt(@Nullable String text, int[] ids) {}
 
   /**
@@ -70,8 +71,8 @@ record Prompts(
   /**
    * Those of a request with the fields special and, as vLLM names it, add_special_tokens.
    *
-   * @throws ApiException if the field is not of one of the forms, an id is no token, or a
-   *     prompt is longer than the context whatever its tokens are
+   * @throws ApiException if the field is not of one of the forms, an id is no token, or a prompt is
+   *     longer than the context whatever its tokens are
    */
   static Prompts of(
       String name, Fields fields, Loupe loupe, Writing writing, Truncation truncation) {
@@ -119,8 +120,7 @@ record Prompts(
       return;
     }
     if (list.size() > MOST) {
-      throw ApiException.field(
-          name, null, "%d prompts, more than %d".formatted(list.size(), MOST));
+      throw ApiException.field(name, null, "%d prompts, more than %d".formatted(list.size(), MOST));
     }
     for (JsonElement prompt : list) {
       if (Fields.isString(prompt)) {

@@ -116,7 +116,9 @@ final class Tokens {
     JsonObject json = new JsonObject();
     json.addProperty("model", model);
     json.addProperty("bos_token", spelling(config.bosTokenId()));
-    json.addProperty("eos_token", config.eosTokenIds().isEmpty() ? null : spelling(config.eosTokenIds().getFirst()));
+    json.addProperty(
+        "eos_token",
+        config.eosTokenIds().isEmpty() ? null : spelling(config.eosTokenIds().getFirst()));
     json.addProperty("pad_token", (String) null);
     json.addProperty("add_bos_token", loupe.tokenizer().front().length > 0);
     json.addProperty("model_max_length", config.nPositions());

@@ -279,7 +279,11 @@ final class Workbench implements AutoCloseable {
         Run run = run(id);
         json(
             exchange,
-            reading(exchange, deadline, 0, () -> made(run, part, () -> statistics(run, wanted(exchange)))),
+            reading(
+                exchange,
+                deadline,
+                0,
+                () -> made(run, part, () -> statistics(run, wanted(exchange)))),
             FOR_EVER);
       }
       case "compare" -> json(exchange, compare(id, query), FOR_EVER);
@@ -328,8 +332,7 @@ final class Workbench implements AutoCloseable {
   }
 
   /** What is made once of a run. */
-  private String made(Run run, String part, Supplier<JsonObject> made)
-      throws InterruptedException {
+  private String made(Run run, String part, Supplier<JsonObject> made) throws InterruptedException {
     Optional<String> known = runs.look(all -> all.answer(run, part));
     if (known.isPresent()) {
       return known.get();
@@ -491,7 +494,7 @@ final class Workbench implements AutoCloseable {
   private static long thumbsBytes(ActivationCache cache, Query query) {
     int[] layers = query.layers("layers", cache.layers());
     long side = Math.min(query.number("side", 64, 1, MOST_SIDE), cache.tokens().size());
-    return (layers[1] - layers[0]) * cache.heads() * side * side;
+    return (long) (layers[1] - layers[0]) * cache.heads() * side * side;
   }
 
   private static byte[] thumbs(ActivationCache cache, Query query) {
@@ -637,8 +640,7 @@ final class Workbench implements AutoCloseable {
     }
   }
 
-  private Path file(
-      Exchange exchange, Run run, AttentionFormat format, int layer, int head) {
+  private Path file(Exchange exchange, Run run, AttentionFormat format, int layer, int head) {
     AttentionSelection selection = AttentionSelection.all();
     if (layer >= 0) {
       selection = selection.layers(layer);
@@ -647,12 +649,7 @@ final class Workbench implements AutoCloseable {
       selection = selection.heads(head);
     }
     Request request =
-        run.spec()
-            .request()
-            .tokens(0)
-            .logprobs(0)
-            .attention(selection)
-            .listener(wanted(exchange));
+        run.spec().request().tokens(0).logprobs(0).attention(selection).listener(wanted(exchange));
     Generation read = loupe.run(request).getFirst();
     try {
       return format.temporary(read);

@@ -462,8 +462,7 @@ final class TokenizerJson {
    * nothing is left out, replaced, or unknown.
    */
   boolean spellsAllOfAText() {
-    return isWithoutMerges()
-        || (unknown() < 0 && KEEPING_ALL.containsAll(beyondGpt2()));
+    return isWithoutMerges() || (unknown() < 0 && KEEPING_ALL.containsAll(beyondGpt2()));
   }
 
   /** Whether a step parts words as GPT-2 does, with the pattern written out. */

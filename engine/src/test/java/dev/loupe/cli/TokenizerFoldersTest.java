@@ -71,7 +71,8 @@ class TokenizerFoldersTest {
       }
       Ran ran = read(model, text.text());
       assertEquals(joined(front, text.ids()), ids(ran.json().getFirst()), text.text());
-      assertEquals(!front.isEmpty(), ran.err().contains(" in front of a text; --no-bos"), ran.err());
+      assertEquals(
+          !front.isEmpty(), ran.err().contains(" in front of a text; --no-bos"), ran.err());
     }
     if (!front.isEmpty()) {
       TokenizerCases.Text text = texts.getFirst();

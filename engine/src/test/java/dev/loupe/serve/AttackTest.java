@@ -206,7 +206,9 @@ class AttackTest {
   }
 
   private static void asks(Socket socket) throws IOException {
-    socket.getOutputStream().write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".getBytes(UTF_8));
+    socket
+        .getOutputStream()
+        .write("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".getBytes(UTF_8));
     StringBuilder said = new StringBuilder();
     while (!said.toString().endsWith("}")) {
       int next = socket.getInputStream().read();

@@ -36,9 +36,7 @@ class OpenApiTest {
         String at = path.getKey().replace("{model}", Served.MODEL).replace("{id}", "0123");
         String method = path.getValue().getAsJsonObject().keySet().iterator().next();
         String other = method.equals("get") ? "PUT" : "GET";
-        Served.Answer answer =
-            served.ask(
-                served.to(at).method(other, BodyPublishers.noBody()));
+        Served.Answer answer = served.ask(served.to(at).method(other, BodyPublishers.noBody()));
         answer.refused(405); // a path that is not there is 404
         assertEquals(
             method.toUpperCase(Locale.ROOT),
@@ -54,8 +52,7 @@ class OpenApiTest {
   @Test
   void listsTheFieldsThatAreHonoured() throws IOException {
     try (Served served = Served.start(Served.options())) {
-      JsonObject schemas =
-          object(served.get("/openapi.json").json(), "components", "schemas");
+      JsonObject schemas = object(served.get("/openapi.json").json(), "components", "schemas");
       Map<String, KnownFields> known =
           Map.of(
               "CompletionRequest", KnownFields.COMPLETIONS,
@@ -75,8 +72,7 @@ class OpenApiTest {
     try (Served served = Served.start(Served.options())) {
       JsonObject all = served.get("/openapi.json").json();
       Matcher reference =
-          Pattern.compile("\"#/components/([a-z]+)/([A-Za-z]+)\"")
-              .matcher(all.toString());
+          Pattern.compile("\"#/components/([a-z]+)/([A-Za-z]+)\"").matcher(all.toString());
       int found = 0;
       while (reference.find()) {
         found++;

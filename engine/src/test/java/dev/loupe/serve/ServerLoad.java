@@ -205,16 +205,11 @@ final class ServerLoad {
     String file = "/api/runs/%s/export?as=csv".formatted(run());
     long whole =
         client
-            .send(
-                HttpRequest.newBuilder(server.resolve(file)).build(), BodyHandlers.ofByteArray())
+            .send(HttpRequest.newBuilder(server.resolve(file)).build(), BodyHandlers.ofByteArray())
             .body()
             .length;
     List<Attack> attacks =
-        List.of(
-            () -> steady(file, whole),
-            () -> unread(file),
-            this::amidIdle,
-            this::longPrompts);
+        List.of(() -> steady(file, whole), () -> unread(file), this::amidIdle, this::longPrompts);
     try (ExecutorService threads = Executors.newCachedThreadPool()) {
       List<Future<?>> all = new ArrayList<>();
       for (Attack attack : attacks) {
@@ -331,7 +326,8 @@ final class ServerLoad {
 
   /** Long prompts, of which the end is asked for so that they are read, and who leaves at once. */
   private String longPrompts() throws IOException, InterruptedException {
-    String prompt = "{\"prompt\": \"%s\", \"truncate_prompt_tokens\": 5}".formatted("a b ".repeat(250_000));
+    String prompt =
+        "{\"prompt\": \"%s\", \"truncate_prompt_tokens\": 5}".formatted("a b ".repeat(250_000));
     List<Socket> sockets = new ArrayList<>();
     for (int i = 0; i < PROMPTS; i++) {
       Socket socket = socket();

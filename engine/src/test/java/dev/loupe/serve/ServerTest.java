@@ -425,8 +425,7 @@ class ServerTest {
     for (String path : List.of("/healthz", "/v1/models", "/nowhere", "/metrics", "/")) {
       ids.add(served.send(served.to(path)).headers().firstValue("x-request-id").orElseThrow());
     }
-    Served.Answer given =
-        served.ask(served.to("/v1/models").header("X-Request-Id", "mine-17"));
+    Served.Answer given = served.ask(served.to("/v1/models").header("X-Request-Id", "mine-17"));
     assertEquals("mine-17", given.response().headers().firstValue("x-request-id").orElseThrow());
     String stream =
         served
@@ -468,7 +467,8 @@ class ServerTest {
           served.loupe().tokenizer().raw(ids[i]),
           json.getAsJsonArray("token_strs").get(i).getAsString());
     }
-    JsonObject back = served.post("/detokenize", "{'tokens': %s}".formatted(tokens)).has(200).json();
+    JsonObject back =
+        served.post("/detokenize", "{'tokens': %s}".formatted(tokens)).has(200).json();
     assertEquals(text, back.get("prompt").getAsString());
     JsonObject plain =
         served.post("/tokenize", "{'prompt': '%s', 'special': false}".formatted(body)).json();
