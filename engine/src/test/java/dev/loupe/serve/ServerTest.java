@@ -4,17 +4,22 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import dev.loupe.Generation;
+import dev.loupe.Loupe;
 import dev.loupe.Request;
+import dev.loupe.TextEnds;
 import dev.loupe.Token;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
+import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
@@ -23,6 +28,7 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -341,20 +347,23 @@ class ServerTest {
   }
 
   @Test
-  void writesOnAfterTheEndOfAText() {
-    String body = "{'seed': %d, 'temperature': 3, 'max_tokens': 60%s}";
-    for (int seed = 0; seed < 300; seed++) {
-      Served.Answer answer = served.complete(body.formatted(seed, "")).has(200);
-      if (answer.choice(0).get("finish_reason").getAsString().equals("stop")) {
-        Served.Answer on = served.complete(body.formatted(seed, ", 'ignore_eos': true")).has(200);
-        usage(on.json(), 1, 60);
-        assertTrue(on.text(0).startsWith(answer.text(0)));
-        Served.Answer least = served.complete(body.formatted(seed, ", 'min_tokens': 60"));
-        usage(least.has(200).json(), 1, 60);
-        return;
-      }
+  void writesOnAfterTheEndOfAText(@TempDir Path folder) throws IOException {
+    Request request = Request.text("ROMEO:").tokens(20).sampling(Sampling.greedy());
+    Generation plain = lone(request);
+    int end = plain.tokens().get(plain.promptLength() + 5).id();
+    Loupe loupe = TextEnds.demoThatEndsAt(end, folder);
+    try (Served ends =
+        Served.start(loupe, Served.options(), why -> fail(why), Duration.ofSeconds(30))) {
+      String body = "{'prompt': 'ROMEO:', 'max_tokens': 20, 'temperature': 0%s}";
+      Served.Answer ended = ends.complete(body.formatted("")).has(200);
+      assertEquals("stop", ended.choice(0).get("finish_reason").getAsString());
+      Served.Answer on = ends.complete(body.formatted(", 'ignore_eos': true")).has(200);
+      assertEquals(plain.text(), on.text(0));
+      assertEquals("length", on.choice(0).get("finish_reason").getAsString());
+      Served.Answer least = ends.complete(body.formatted(", 'min_tokens': 20")).has(200);
+      usage(least.json(), plain.promptLength(), 20);
+      assertNotEquals(plain.text(), least.text(0));
     }
-    throw new AssertionError("none of 300 came to its end");
   }
 
   /** A field and its value; then the name of the parameter that is refused. */
