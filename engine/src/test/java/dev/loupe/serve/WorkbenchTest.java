@@ -557,7 +557,7 @@ class WorkbenchTest {
           {'ids': []}                                         | ids
           {'ids': [5000]}                                     | 0 to 1023
           {'text': ['a', 'b']}                                | one text
-          {'text': 'a', 'tokens': 256}                        | the model reads 256
+          {'text': 'a', 'tokens': 256}                        | context holds 256
           {'text': 'a', 'tokens': -1}                         | tokens
           {'text': 'a', 'tokens': 3, 'mask': 'none'}          | only read
           {'text': 'a', 'mask': 'some'}                       | causal or none
@@ -593,7 +593,7 @@ class WorkbenchTest {
     served.get("/api/runs/%s/compare?with=0123".formatted(id)).refused(410, "again");
     for (String path :
         List.of("/api", "/api/", "/api/runs/", "/api/runs/XYZ", "/api/runs/12/files")) {
-      served.get(path).refused(404, "nothing at this path");
+      served.get(path).refused(404, "nothing is served at this path");
     }
     assertEquals(
         "POST", served.get("/api/runs").response().headers().firstValue("allow").orElse(""));
@@ -639,7 +639,7 @@ class WorkbenchTest {
     assertTrue(files.contains("/page/lit-html.js") && files.contains("/page/workbench.css"));
     for (String path :
         List.of("/page/", "/page/../Page.class", "/page/Page.class", "/index.html")) {
-      served.get(path).refused(404, "nothing at this path");
+      served.get(path).refused(404, "nothing is served at this path");
     }
   }
 
