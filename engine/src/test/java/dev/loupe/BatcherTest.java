@@ -286,7 +286,7 @@ class BatcherTest {
                               throw new IllegalStateException("a listener's own");
                             }
                           })));
-      assertThrows(IllegalArgumentException.class, () -> batcher.run(Request.ids(0).tokens(256)));
+      assertThrows(IllegalArgumentException.class, () -> batcher.run(Request.ids(0).tokens(257)));
       assertSame(
           loupe.run(seeded("x", 20, 2).samples(4)),
           batcher.run(seeded("x", 20, 2).samples(4)),

@@ -54,14 +54,14 @@ public enum AttentionFormat {
   }
 
   /**
-   * {@link #write(Generation, Path)} into a temporary file, which the caller deletes. A failure
+   * {@link #write(Generation, Path)} into a temporary file, which the caller closes. A failure
    * leaves none.
    */
-  public Path temporary(Generation run) throws IOException {
+  public TemporaryFile temporary(Generation run) throws IOException {
     Path file = Files.createTempFile("loupe-", ending());
     try {
       write(run, file);
-      return file;
+      return new TemporaryFile(file);
     } catch (Throwable e) {
       Files.deleteIfExists(file);
       throw e;

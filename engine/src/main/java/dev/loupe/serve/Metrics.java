@@ -1,16 +1,17 @@
 package dev.loupe.serve;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
+
 import com.sun.management.UnixOperatingSystemMXBean;
+import java.io.BufferedReader;
+import java.io.FileReader;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.management.ManagementFactory;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.concurrent.atomic.LongAdder;
-import java.util.stream.Stream;
 
 /**
  * What was done so far, in Prometheus' text format 0.0.4. Labels have few values: routes that there
@@ -91,8 +92,10 @@ final class Metrics {
 
   /** What of the process lies in memory, where Linux says so. */
   private static Optional<Long> residentBytes() {
-    try (Stream<String> lines = Files.lines(Path.of("/proc/self/status"))) {
-      return lines
+    try (BufferedReader status =
+        new BufferedReader(new FileReader("/proc/self/status", US_ASCII))) {
+      return status
+          .lines()
           .filter(line -> line.startsWith("VmRSS:"))
           .map(line -> Long.parseLong(line.replaceAll("\\D", "")) * 1024)
           .findFirst();

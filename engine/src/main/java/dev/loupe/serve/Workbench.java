@@ -20,6 +20,7 @@ import dev.loupe.attention.HeadStatistics;
 import dev.loupe.export.AttentionFormat;
 import dev.loupe.export.LensReport;
 import dev.loupe.export.Palette;
+import dev.loupe.export.TemporaryFile;
 import dev.loupe.ops.Mask;
 import dev.loupe.serve.Runs.Run;
 import dev.loupe.weights.Gpt2Config;
@@ -28,8 +29,6 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -591,7 +590,7 @@ final class Workbench implements AutoCloseable {
         };
     Map<String, String> headers =
         Map.of("content-disposition", "attachment; filename=\"%s\"".formatted(name));
-    Path file = null;
+    TemporaryFile file = null;
     try {
       try (Places.Place place = places.enter()) {
         long weights = maps * length(run) * (length(run) + 1L) / 2;
@@ -604,22 +603,14 @@ final class Workbench implements AutoCloseable {
                   return file(exchange, run, format, layer, head);
                 });
       }
-      try (InputStream content = Files.newInputStream(file)) {
-        exchange.send(200, type, Files.size(file), content, headers);
+      try (InputStream content = file.open()) {
+        exchange.send(200, type, file.bytes(), content, headers);
       }
     } catch (IOException e) {
       throw new UncheckedIOException(e); // as where memory ends: the operator is told
     } finally {
-      delete(file);
-    }
-  }
-
-  private static void delete(@Nullable Path file) {
-    if (file != null) {
-      try {
-        Files.deleteIfExists(file);
-      } catch (IOException e) {
-        file.toFile().deleteOnExit();
+      if (file != null) {
+        file.close();
       }
     }
   }
@@ -640,7 +631,8 @@ final class Workbench implements AutoCloseable {
     }
   }
 
-  private Path file(Exchange exchange, Run run, AttentionFormat format, int layer, int head) {
+  private TemporaryFile file(
+      Exchange exchange, Run run, AttentionFormat format, int layer, int head) {
     AttentionSelection selection = AttentionSelection.all();
     if (layer >= 0) {
       selection = selection.layers(layer);

@@ -26,17 +26,17 @@ import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.export.AttentionFormat;
 import dev.loupe.export.LensReport;
+import dev.loupe.export.TemporaryFile;
 import dev.loupe.ops.Mask;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.Socket;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -503,9 +503,11 @@ class WorkbenchTest {
     assertEquals(
         "attachment; filename=\"loupe-shakespeare-5.1.%s\"".formatted(as),
         response.headers().firstValue("content-disposition").orElseThrow());
-    Path file = AttentionFormat.valueOf(as.toUpperCase(Locale.ROOT)).temporary(read);
-    byte[] expected = Files.readAllBytes(file);
-    Files.delete(file);
+    byte[] expected;
+    try (TemporaryFile file = AttentionFormat.valueOf(as.toUpperCase(Locale.ROOT)).temporary(read);
+        InputStream content = file.open()) {
+      expected = content.readAllBytes();
+    }
     if (as.equals("json")) { // but for how long it took
       JsonObject a = JsonParser.parseString(new String(expected, UTF_8)).getAsJsonObject();
       JsonObject b = JsonParser.parseString(new String(response.body(), UTF_8)).getAsJsonObject();
