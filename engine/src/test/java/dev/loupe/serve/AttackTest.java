@@ -369,7 +369,7 @@ class AttackTest {
   @Test
   void largeAnswersAreWhole() throws Exception {
     try (Served served = Served.start(options(16, 2))) {
-      String large = "{'max_tokens': 60, 'n': 2, 'logprobs': 5, 'seed': 1}";
+      String large = "{'max_tokens': 60, 'n': 4, 'logprobs': 5, 'seed': 1}";
       Served.Answer answer = served.complete(large).has(200);
       assertTrue(answer.response().body().length() > 2 * Exchange.PIECE, "in several pieces");
       try (Socket _ = served.asking(large)) { // and leaves
