@@ -13,6 +13,8 @@ import dev.loupe.ActivationCache;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
 import dev.loupe.ops.Mask;
+import io.netty.buffer.ByteBufAllocator;
+import io.netty.buffer.ByteBufAllocatorMetricProvider;
 import java.io.BufferedInputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -142,10 +144,16 @@ class AttackTest {
     }
   }
 
-  private static long heap() {
+  /** Bytes on the heap, and in the network's buffers beside it. */
+  private static long memory() {
     System.gc();
     Runtime runtime = Runtime.getRuntime();
-    return runtime.totalMemory() - runtime.freeMemory();
+    ByteBufAllocatorMetricProvider buffers =
+        (ByteBufAllocatorMetricProvider) ByteBufAllocator.DEFAULT;
+    return runtime.totalMemory()
+        - runtime.freeMemory()
+        + buffers.metric().usedDirectMemory()
+        + buffers.metric().usedHeapMemory();
   }
 
   @Test
@@ -154,14 +162,14 @@ class AttackTest {
       String id = run(served, 256);
       List<Socket> sockets = new ArrayList<>();
       try {
-        long before = heap();
+        long before = memory();
         for (int i = 0; i < 8; i++) {
           sockets.add(downloading(served, id));
         }
         for (Socket socket : sockets) { // each has begun
           assertEquals('H', socket.getInputStream().read());
         }
-        long after = heap();
+        long after = memory();
         assertTrue(after < before + (40 << 20), "%d bytes, then %d".formatted(before, after));
         assertEquals(8, served.server().exchanges());
         served.complete("{'max_tokens': 3}").has(200);
