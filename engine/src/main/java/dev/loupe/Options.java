@@ -6,6 +6,7 @@ import dev.loupe.weights.Activation;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.Consumer;
 
 /**
  * How to open a model.
@@ -59,241 +60,124 @@ public record Options(
 
   /** The best backend there is, the first GPU, 32-bit floats, all processors. */
   public static Options defaults() {
-    return new Options(
-        Backend.AUTO,
-        0,
-        Precision.F32,
-        Gemm.AUTO,
-        0,
-        0,
-        false,
-        Optional.empty(),
-        Optional.empty(),
-        Optional.empty(),
-        false,
-        Map.of(),
-        FirstContact.Listener.NONE);
+    return new Draft().options();
   }
 
+  /** With what to run on. */
   public Options backend(Backend backend) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.backend = backend);
   }
 
+  /** With a GPU, in the driver's order, from 0. */
   public Options device(int device) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.device = device);
   }
 
+  /** With what the weights are computed with. */
   public Options precision(Precision precision) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.precision = precision);
   }
 
+  /** With what multiplies the rows of a prompt on a GPU. */
   public Options gemm(Gemm gemm) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.gemm = gemm);
   }
 
+  /** With a number of CPU threads; 0 takes one for each processor that the process may use. */
   public Options threads(int threads) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.threads = threads);
   }
 
+  /** With a width of the CPU's vectors, 128, 256 or 512; 0 takes what Java prefers. */
   public Options vectorBits(int vectorBits) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.vectorBits = vectorBits);
   }
 
+  /** With or without the SHA-256 of the weights. */
   public Options hash(boolean hash) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.hash = hash);
   }
 
-  /** Whatever the checkpoint says. */
+  /** With a nonlinearity, whatever the checkpoint says. */
   public Options activation(Activation activation) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        Optional.of(activation),
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.activation = Optional.of(activation));
   }
 
+  /** With the folder of a LoRA adapter, which is merged with the model. */
   public Options adapter(Path folder) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        Optional.of(folder),
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.adapter = Optional.of(folder));
   }
 
+  /** With the folder of GPT-2's own tokenizer. */
   public Options gpt2Tokenizer(Path folder) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        Optional.of(folder),
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.gpt2Tokenizer = Optional.of(folder));
   }
 
+  /** Whether a model without a usable tokenizer is refused. */
   public Options textRequired(boolean textRequired) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.textRequired = textRequired);
   }
 
+  /** With variants of kernels by the name of their family. */
   public Options kernels(Map<String, String> kernels) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.kernels = kernels);
   }
 
+  /** With who hears of the tests of kernels on a card. */
   public Options firstContact(FirstContact.Listener firstContact) {
-    return new Options(
-        backend,
-        device,
-        precision,
-        gemm,
-        threads,
-        vectorBits,
-        hash,
-        activation,
-        adapter,
-        gpt2Tokenizer,
-        textRequired,
-        kernels,
-        firstContact);
+    return with(draft -> draft.firstContact = firstContact);
+  }
+
+  private Options with(Consumer<Draft> change) {
+    Draft draft = new Draft();
+    draft.backend = backend;
+    draft.device = device;
+    draft.precision = precision;
+    draft.gemm = gemm;
+    draft.threads = threads;
+    draft.vectorBits = vectorBits;
+    draft.hash = hash;
+    draft.activation = activation;
+    draft.adapter = adapter;
+    draft.gpt2Tokenizer = gpt2Tokenizer;
+    draft.textRequired = textRequired;
+    draft.kernels = kernels;
+    draft.firstContact = firstContact;
+    change.accept(draft);
+    return draft.options();
+  }
+
+  /** The same fields while one of them changes; at first what is taken where nothing is said. */
+  private static final class Draft {
+    Backend backend = Backend.AUTO;
+    int device;
+    Precision precision = Precision.F32;
+    Gemm gemm = Gemm.AUTO;
+    int threads;
+    int vectorBits;
+    boolean hash;
+    Optional<Activation> activation = Optional.empty();
+    Optional<Path> adapter = Optional.empty();
+    Optional<Path> gpt2Tokenizer = Optional.empty();
+    boolean textRequired;
+    Map<String, String> kernels = Map.of();
+    FirstContact.Listener firstContact = FirstContact.Listener.NONE;
+
+    Options options() {
+      return new Options(
+          backend,
+          device,
+          precision,
+          gemm,
+          threads,
+          vectorBits,
+          hash,
+          activation,
+          adapter,
+          gpt2Tokenizer,
+          textRequired,
+          kernels,
+          firstContact);
+    }
   }
 }

@@ -128,15 +128,22 @@ public record Browser(ChromeDriver driver) implements AutoCloseable {
     }
   }
 
-  /** Runs a script with the page's state as {@code s}, its module as {@code m}, arguments as a. */
+  /**
+   * Runs a script with the page's state as {@code s}, its module as {@code m}, arguments as a. What
+   * the state was then is drawn when this returns: a change is drawn in the next frame, and what
+   * that changes in turn in the one after.
+   */
   @Nullable Object script(String body, Object... arguments) {
     Object result =
         driver.executeAsyncScript(
             """
             const a = [...arguments], done = a.pop();
             import('/page/state.js').then(async m => {
-              const s = m.state;
-              return await (async () => { %s })();
+              const s = m.state, frame = () => new Promise(requestAnimationFrame);
+              const value = await (async () => { %s })();
+              await frame();
+              await frame();
+              return value;
             }).then(value => done({value: value === undefined ? null : value}), error => done({error: String(error)}));
             """
                 .formatted(body),

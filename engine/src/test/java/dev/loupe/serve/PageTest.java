@@ -258,11 +258,13 @@ class PageTest {
     for (int key = 0; key < row.length; key++) {
       most = row[key] > row[most] ? key : most;
     }
-    assertTrue(
-        browser
-            .text("#sentence")
-            .contains(
-                "%s %d: %.2f".formatted(expected.tokens().get(most).label(), most, row[most])),
+    assertEquals(
+        "%s 9, head 5.1, looks most at %s %d: %.2f."
+            .formatted(
+                expected.tokens().get(9).label(),
+                expected.tokens().get(most).label(),
+                most,
+                row[most]),
         browser.text("#sentence"));
     // the readout is the very float
     String readout = browser.text("#map .readout b");

@@ -1,6 +1,7 @@
 package dev.loupe.weights;
 
 import java.util.List;
+import java.util.function.Consumer;
 
 /**
  * What a config.json says about the maths of a GPT-2 model. C = nEmbd, H = nHead, D = C / H, L =
@@ -124,87 +125,31 @@ public record Gpt2Config(
 
   /** The same with another nonlinearity. */
   Gpt2Config withActivation(Activation other) {
-    return new Gpt2Config(
-        nLayer,
-        nHead,
-        nEmbd,
-        nPositions,
-        vocabSize,
-        nInner,
-        other,
-        layerNormEpsilon,
-        scaleAttnWeights,
-        scaleAttnByInverseLayerIdx,
-        bosTokenId,
-        eosTokenIds);
+    return with(draft -> draft.activation = other);
   }
 
   /** The same with other tokens that begin and end a text. */
   Gpt2Config withTokens(int bos, List<Integer> ends) {
-    return new Gpt2Config(
-        nLayer,
-        nHead,
-        nEmbd,
-        nPositions,
-        vocabSize,
-        nInner,
-        activation,
-        layerNormEpsilon,
-        scaleAttnWeights,
-        scaleAttnByInverseLayerIdx,
-        bos,
-        ends);
+    return with(
+        draft -> {
+          draft.bosTokenId = bos;
+          draft.eosTokenIds = ends;
+        });
   }
 
   /** The same with another number of rows; it has all tokens that begin and end a text. */
   Gpt2Config withVocabulary(int rows) {
-    return new Gpt2Config(
-        nLayer,
-        nHead,
-        nEmbd,
-        nPositions,
-        rows,
-        nInner,
-        activation,
-        layerNormEpsilon,
-        scaleAttnWeights,
-        scaleAttnByInverseLayerIdx,
-        bosTokenId,
-        eosTokenIds);
+    return with(draft -> draft.vocabSize = rows);
   }
 
   /** The first {@code layers} of the model. */
   public Gpt2Config withLayers(int layers) {
-    return new Gpt2Config(
-        layers,
-        nHead,
-        nEmbd,
-        nPositions,
-        vocabSize,
-        nInner,
-        activation,
-        layerNormEpsilon,
-        scaleAttnWeights,
-        scaleAttnByInverseLayerIdx,
-        bosTokenId,
-        eosTokenIds);
+    return with(draft -> draft.nLayer = layers);
   }
 
   /** The same weights cut into another number of heads; it divides nEmbd. */
   public Gpt2Config withHeads(int heads) {
-    return new Gpt2Config(
-        nLayer,
-        heads,
-        nEmbd,
-        nPositions,
-        vocabSize,
-        nInner,
-        activation,
-        layerNormEpsilon,
-        scaleAttnWeights,
-        scaleAttnByInverseLayerIdx,
-        bosTokenId,
-        eosTokenIds);
+    return with(draft -> draft.nHead = heads);
   }
 
   /** Whether generation stops after this token. */
@@ -221,6 +166,55 @@ public record Gpt2Config(
   public float attentionScale(int layer) {
     double scale = scaleAttnWeights ? 1 / Math.sqrt(headDim()) : 1;
     return (float) (scaleAttnByInverseLayerIdx ? scale / (layer + 1) : scale);
+  }
+
+  private Gpt2Config with(Consumer<Draft> change) {
+    Draft draft = new Draft(this);
+    change.accept(draft);
+    return new Gpt2Config(
+        draft.nLayer,
+        draft.nHead,
+        draft.nEmbd,
+        draft.nPositions,
+        draft.vocabSize,
+        draft.nInner,
+        draft.activation,
+        draft.layerNormEpsilon,
+        draft.scaleAttnWeights,
+        draft.scaleAttnByInverseLayerIdx,
+        draft.bosTokenId,
+        draft.eosTokenIds);
+  }
+
+  /** The same fields while some of them change. */
+  private static final class Draft {
+    private int nLayer;
+    private int nHead;
+    private int nEmbd;
+    private int nPositions;
+    private int vocabSize;
+    private int nInner;
+    private Activation activation;
+    private float layerNormEpsilon;
+    private boolean scaleAttnWeights;
+    private boolean scaleAttnByInverseLayerIdx;
+    private int bosTokenId;
+    private List<Integer> eosTokenIds;
+
+    Draft(Gpt2Config config) {
+      nLayer = config.nLayer;
+      nHead = config.nHead;
+      nEmbd = config.nEmbd;
+      nPositions = config.nPositions;
+      vocabSize = config.vocabSize;
+      nInner = config.nInner;
+      activation = config.activation;
+      layerNormEpsilon = config.layerNormEpsilon;
+      scaleAttnWeights = config.scaleAttnWeights;
+      scaleAttnByInverseLayerIdx = config.scaleAttnByInverseLayerIdx;
+      bosTokenId = config.bosTokenId;
+      eosTokenIds = config.eosTokenIds;
+    }
   }
 
   private static void between(String name, int value, int max) {

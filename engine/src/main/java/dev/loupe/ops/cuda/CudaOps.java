@@ -116,6 +116,7 @@ public final class CudaOps implements Ops {
   private final Scratch tokensOfRows; // for logprobs
   private final Scratch logprobsOfRows;
   private final Scratch infinitiesOfGaps; // likewise
+  private int infinitiesUploaded;
   private @Nullable SampleKernels sampling; // once it is asked for logprobs
   private final SessionPool pool;
   private final ConcurrentSkipListMap<Long, Block> blocks = new ConcurrentSkipListMap<>();
@@ -634,9 +635,12 @@ public final class CudaOps implements Ops {
       return;
     }
     DeviceBuffer infinities = infinitiesOfGaps.atLeast(widest);
-    float[] values = new float[widest];
-    Arrays.fill(values, Float.NEGATIVE_INFINITY);
-    infinities.slice(0, widest).upload(values);
+    if (widest > infinitiesUploaded) {
+      float[] values = new float[widest];
+      Arrays.fill(values, Float.NEGATIVE_INFINITY);
+      infinities.slice(0, widest).upload(values);
+      infinitiesUploaded = widest;
+    }
     for (int r = 0; r < x.rows(); r++) {
       for (int[] gap : gaps) {
         buffer(x)
