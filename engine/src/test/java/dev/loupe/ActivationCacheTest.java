@@ -8,7 +8,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Golden;
 import dev.loupe.model.ReferenceGpt2;
 import dev.loupe.ops.Mask;

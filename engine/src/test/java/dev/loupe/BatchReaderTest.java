@@ -9,7 +9,6 @@ import dev.loupe.BatchReader.Result;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
-import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Golden;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;

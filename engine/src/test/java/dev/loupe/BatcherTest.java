@@ -7,7 +7,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Generation.Finish;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampling;

@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.loupe.BatchReader.Result;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
-import dev.loupe.cli.TinyModel;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;

@@ -11,7 +11,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.EmulatedGpu.Calls;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.cli.TinyModel;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;

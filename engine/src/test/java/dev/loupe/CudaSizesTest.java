@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.ValueNorms;
-import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.ops.cuda.Graphs;

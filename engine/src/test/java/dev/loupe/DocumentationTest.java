@@ -27,7 +27,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** What the documents say is so. */
 class DocumentationTest {
-  private static final Path ROOT = Path.of("..");
+  private static final Path ROOT = Checkout.ROOT;
 
   @TempDir Path folder;
 

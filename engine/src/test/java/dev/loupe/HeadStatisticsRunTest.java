@@ -9,7 +9,6 @@ import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.attention.HeadStatistics.Edge;
-import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Golden;
 import dev.loupe.model.ReferenceGpt2;
 import dev.loupe.sampling.Sampling;

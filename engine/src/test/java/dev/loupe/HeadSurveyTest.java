@@ -10,7 +10,6 @@ import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
-import dev.loupe.cli.TinyModel;
 import dev.loupe.model.Golden;
 import java.nio.file.Files;
 import java.nio.file.Path;

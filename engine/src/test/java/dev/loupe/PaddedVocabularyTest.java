@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.cli.TinyModel;
 import dev.loupe.model.ReferenceGpt2;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;

@@ -2,7 +2,6 @@ package dev.loupe.corpus;
 
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.attention.HeadScore;
-import dev.loupe.bench.figure.Svg;
 import dev.loupe.corpus.CorpusReport.Corpus;
 import dev.loupe.corpus.CorpusReport.Document;
 import dev.loupe.corpus.CorpusReport.Failure;
@@ -14,6 +13,7 @@ import dev.loupe.corpus.CorpusReport.Window;
 import dev.loupe.export.ContentPolicy;
 import dev.loupe.export.Palette;
 import dev.loupe.export.TerminalText;
+import dev.loupe.export.figure.Svg;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.StringWriter;

@@ -4,9 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.deque.html.axecore.selenium.AxeBuilder;
+import dev.loupe.Browser;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.corpus.CorpusReport.Head;
-import dev.loupe.serve.Browser;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Comparator;

@@ -3,6 +3,7 @@ package dev.loupe.export;
 import com.google.gson.Gson;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import dev.loupe.Checkout;
 import dev.loupe.Generation;
 import dev.loupe.ModelInfo;
 import dev.loupe.Token;
@@ -27,7 +28,7 @@ import java.util.Random;
 
 /** Runs to export: made-up ones, and the golden ones of the demo model. */
 final class Runs {
-  private static final Path TEST_DATA = Path.of("../test-data");
+  private static final Path TEST_DATA = Checkout.TEST_DATA;
 
   private Runs() {}
 

@@ -3,6 +3,7 @@ package dev.loupe.model;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.Checkout;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
@@ -13,7 +14,7 @@ import java.util.List;
 
 /** One prompt of test-data/golden; its README gives the format. */
 public record Golden(String name, JsonObject meta) {
-  public static final Path TEST_DATA = Path.of("..", "test-data");
+  public static final Path TEST_DATA = Checkout.TEST_DATA;
   public static final Path DEMO_MODEL = TEST_DATA.resolve("shakespeare");
 
   public static List<Golden> all() {

@@ -3,13 +3,14 @@ package dev.loupe.text;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.Checkout;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
 /** Where the repository's test data lies, and how to read it. */
 final class TestData {
-  static final Path ROOT = Path.of("..", "test-data"); // tests run in the module's folder
+  static final Path ROOT = Checkout.TEST_DATA;
   static final Path GPT2 = ROOT.resolve("gpt2");
   static final Path SHAKESPEARE = ROOT.resolve("shakespeare");
 

@@ -3,6 +3,7 @@ package dev.loupe.text;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.Checkout;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -16,7 +17,7 @@ import org.junit.jupiter.api.Assumptions;
  * gives for some texts. They are not part of this repository.
  */
 public final class TokenizerCases {
-  private static final Path ROOT = Path.of("..", "..", "shared", "cases", "tokenizers");
+  private static final Path ROOT = Checkout.ROOT.resolve("../shared/cases/tokenizers");
 
   private TokenizerCases() {}
 

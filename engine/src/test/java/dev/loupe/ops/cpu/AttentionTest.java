@@ -10,6 +10,7 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.Checkout;
 import dev.loupe.Precision;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
@@ -20,7 +21,6 @@ import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
@@ -156,7 +156,8 @@ class AttentionTest {
   void workedExamples(Twin twin) throws Exception {
     JsonObject file =
         JsonParser.parseString(
-                Files.readString(Path.of("..", "test-data", "golden", "worked-examples.json")))
+                Files.readString(
+                    Checkout.TEST_DATA.resolve("golden").resolve("worked-examples.json")))
             .getAsJsonObject();
     JsonObject cat = file.getAsJsonObject("cat_sat_mat");
     checkExample(twin, cat, matrix(cat.get("Q")), matrix(cat.get("K")), matrix(cat.get("V")));

@@ -1,5 +1,0 @@
-/** Figures as SVG, drawn without a script: bars and curves on log scales. */
-@NullMarked
-package dev.loupe.bench.figure;
-
-import org.jspecify.annotations.NullMarked;
