@@ -23,6 +23,9 @@ public final class CorpusSummary implements Serializable {
   private final Extremes<Document> highest =
       new Extremes<>(EXTREMES, (a, b) -> compare(b.perplexity(), a.perplexity(), a, b));
 
+  /** Of no documents yet. */
+  public CorpusSummary() {}
+
   private static int compare(double x, double y, Document a, Document b) {
     int byPerplexity = Double.compare(x, y);
     return byPerplexity != 0 ? byPerplexity : a.docId().compareTo(b.docId());

@@ -15,6 +15,9 @@ public final class ScoreSummary implements Serializable {
   private final Extremes<Window> highest =
       new Extremes<>(OUTLIERS, (a, b) -> compare(b.value(), a.value(), a, b));
 
+  /** Of no windows yet. */
+  public ScoreSummary() {}
+
   private static int compare(double x, double y, Window a, Window b) {
     int byValue = Double.compare(x, y);
     int byDocument = byValue != 0 ? byValue : a.docId().compareTo(b.docId());

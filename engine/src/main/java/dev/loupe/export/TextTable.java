@@ -30,6 +30,9 @@ public final class TextTable<R> {
 
   private final List<Column<R>> columns = new ArrayList<>();
 
+  /** A table without columns yet. */
+  public TextTable() {}
+
   /**
    * Adds a column.
    *

@@ -77,9 +77,16 @@ final class JCudaLibrary {
         LibUtils.createPlatformLibraryName(library + "-" + JCudaVersion.get()));
   }
 
-  /** Where a library lies, as a resource of the jar that {@code owner} finds; null if nowhere. */
+  /**
+   * Where a library lies, as a resource that the loader of {@code owner} finds; null if nowhere. On
+   * a module path it is in another module than {@code owner}, which a class does not look into.
+   */
   static @Nullable URL resource(Class<?> owner, String library) {
-    return owner.getResource("/lib/" + file(library));
+    return resourceOf(owner, file(library));
+  }
+
+  private static @Nullable URL resourceOf(Class<?> owner, String file) {
+    return owner.getClassLoader().getResource("lib/" + file);
   }
 
   private static void loadFrom(Path folder, Class<?> owner, String file) throws IOException {
@@ -114,7 +121,7 @@ final class JCudaLibrary {
   }
 
   static Path unpack(Class<?> owner, String file, Path folder) throws IOException {
-    URL url = owner.getResource("/lib/" + file);
+    URL url = resourceOf(owner, file);
     if (url == null) {
       throw new FileNotFoundException("JCuda has no " + file);
     }

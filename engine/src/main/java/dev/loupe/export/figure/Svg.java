@@ -26,6 +26,9 @@ public final class Svg {
 
   private final StringBuilder body = new StringBuilder();
 
+  /** An empty drawing. */
+  public Svg() {}
+
   /** What every page with such drawings needs in its style. */
   public static String style() {
     return resource("figure.css");

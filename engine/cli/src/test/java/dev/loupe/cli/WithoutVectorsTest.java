@@ -1,8 +1,10 @@
-package dev.loupe;
+package dev.loupe.cli;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Loupe;
+import dev.loupe.Request;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.nio.charset.StandardCharsets;
