@@ -140,6 +140,11 @@ class TokenizerFolderTest {
         "{'tokenizer_class':'GPT2Tokenizer','add_eos_token':true,'eos_token':'</s>'}");
     assertArrayEquals(new int[] {2}, ids("ab"));
     assertNoted("puts </s> behind a text");
+    write(
+        "tokenizer_config.json",
+        "{'tokenizer_class':'GPT2Tokenizer','add_bos_token':true,'bos_token':'</s>'}");
+    assertArrayEquals(new int[] {3, 2}, ids("ab"));
+    assertNoted("put </s> in front of a text");
     String processor =
         "{'type':'TemplateProcessing','single':[{'Sequence':{'id':'A','type_id':0}},"
             + "{'SpecialToken':{'id':'E','type_id':0}}],'pair':[],"
