@@ -13,6 +13,8 @@ import java.util.Optional;
  * @param output folder to write, which keeps Parquet and a description
  * @param overwrite whether what is in it may go
  * @param model whose tokenizer and context count
+ * @param front whether each window begins with the tokens that the tokenizer's files put in front
+ *     of a text
  * @param longTexts what becomes of documents that are longer than the context
  * @param shards how many parts, each the work of one task; 0 for one for each {@value
  *     #BYTES_OF_SHARD} bytes of input, and at least {@value #SHARDS_OF_WAVE}
@@ -27,6 +29,7 @@ public record Preparation(
     String output,
     boolean overwrite,
     ModelPlace model,
+    boolean front,
     LongTexts longTexts,
     int shards,
     int waves) {
@@ -81,6 +84,7 @@ public record Preparation(
                 Math.ceilDiv(bytes, BYTES_OF_SHARD), Math.max(SHARDS_OF_WAVE, waves), MOST_SHARDS);
     int steps = waves > 0 ? waves : Math.ceilDiv(some, SHARDS_OF_WAVE);
     return new Preparation(
-        inputs, format, textField, idField, output, overwrite, model, longTexts, some, steps);
+        inputs, format, textField, idField, output, overwrite, model, front, longTexts, some,
+        steps);
   }
 }

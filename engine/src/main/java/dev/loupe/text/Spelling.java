@@ -148,7 +148,7 @@ final class Spelling {
   }
 
   private static IllegalArgumentException refused(String what) {
-    return new IllegalArgumentException("its decoder is %s".formatted(what));
+    return new IllegalArgumentException("its decoder is %s, which can't be used".formatted(what));
   }
 
   /** The bytes that a token adds to a text that it does, or does not, begin. */

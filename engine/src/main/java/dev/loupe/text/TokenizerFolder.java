@@ -36,7 +36,10 @@ import org.jspecify.annotations.Nullable;
  */
 final class TokenizerFolder {
   private static final String END_OF_TEXT = "<|endoftext|>";
+  private static final String PREFIX_SPACE = "add_prefix_space";
   private static final String CLEAN_UP = "clean_up_tokenization_spaces";
+  private static final String CLEAN_UP_BPE =
+      CLEAN_UP + "_for_bpe_even_though_it_will_corrupt_output";
   private static final String VOCAB_TXT = "vocab.txt";
   private static final List<String> SENTENCE_PIECE =
       List.of("spiece.model", "tokenizer.model", "sentencepiece.bpe.model");
@@ -200,10 +203,14 @@ final class TokenizerFolder {
           "the tokenizer is read as tokenizer.json says, whatever its class %s does besides"
               .formatted(className));
     }
+    notePrefixSpace(addsPrefixSpace(json.preTokenizer), TokenizerJson.FILE_NAME);
     if (settings.has("add_bos_token") || settings.has("add_eos_token")) {
       notes.add(
           "add_bos_token and add_eos_token in tokenizer_config.json are not followed: where there"
               + " is a tokenizer.json, its post_processor counts");
+    }
+    if (json.hasDropout()) {
+      notes.add("the model's dropout in tokenizer.json, which is for training, is not followed");
     }
     addTokens(json, defaults(className));
     return found(json, null, json.front(), "post_processor of tokenizer.json");
@@ -226,18 +233,18 @@ final class TokenizerFolder {
                   + " tokenizer_class PreTrainedTokenizerFast in tokenizer_config.json keeps them")
               .formatted(dropped));
     }
-    boolean space = settings.flag("add_prefix_space", false);
+    boolean space = settings.flag(PREFIX_SPACE, false);
     boolean own = addsPrefixSpace(json.preTokenizer);
     if (own != space) {
       notes.add(
           ("add_prefix_space is %s in tokenizer.json and %s in tokenizer_config.json, which counts"
                   + " for GPT2Tokenizer")
-              .formatted(own, settings.has("add_prefix_space") ? space : "not given"));
+              .formatted(own, settings.has(PREFIX_SPACE) ? space : "not given"));
     }
     json.normalizer = JsonNull.INSTANCE;
     json.beByteLevel(space);
     json.set("unk_token", JsonNull.INSTANCE);
-    inForce.put("add_prefix_space", "%s, by %s".formatted(space, settings.classFile()));
+    inForce.put(PREFIX_SPACE, "%s, by %s".formatted(space, settings.classFile()));
   }
 
   private static boolean addsPrefixSpace(JsonElement preTokenizer) {
@@ -245,26 +252,50 @@ final class TokenizerFolder {
     TokenizerJson.forEach(
         preTokenizer,
         step -> {
-          JsonElement flag = step.get("add_prefix_space");
-          adds[0] |= flag != null && flag.getAsBoolean();
+          JsonElement flag = step.get(PREFIX_SPACE);
+          boolean isMetaspace = step.get("type").getAsString().equals("Metaspace");
+          adds[0] |= isMetaspace ? Spelling.prepends(step) : flag != null && flag.getAsBoolean();
         });
     return adds[0];
   }
 
+  /** Says so where the settings beside a tokenizer contradict what its own file has. */
+  private void notePrefixSpace(boolean own, String file) {
+    if (settings.flag(PREFIX_SPACE, own) != own && !inForce.containsKey(PREFIX_SPACE)) {
+      notes.add(
+          "%s is %s in %s, which counts, whatever %s says"
+              .formatted(PREFIX_SPACE, own, file, TokenizerSettings.FILE_NAME));
+    }
+  }
+
   private Found ofPair(TokenizerJson json, Path vocab) {
     inForce.put("vocabulary", "byte-level BPE, in %s".formatted(vocab.getFileName()));
-    boolean space = settings.flag("add_prefix_space", false);
+    boolean space = settings.flag(PREFIX_SPACE, false);
     json.beByteLevel(space);
-    inForce.put("add_prefix_space", from(space, "add_prefix_space"));
+    inForce.put(PREFIX_SPACE, from(space, PREFIX_SPACE));
     addTokens(json, Map.of("unk", END_OF_TEXT, "bos", END_OF_TEXT, "eos", END_OF_TEXT));
-    String bos =
-        settings.flag("add_bos_token", false) ? settings.token("bos_token", END_OF_TEXT) : null;
-    noteEnd(settings.flag("add_eos_token", false));
+    return found(json, null, END_OF_TEXT, END_OF_TEXT);
+  }
+
+  /**
+   * What was found, where the settings say what belongs in front of a text.
+   *
+   * @param bos the token that begins a text, unless the settings name another
+   * @param eos likewise the one that ends it
+   */
+  private Found found(
+      TokenizerJson json, @Nullable SentencePieceModel pieces, String bos, String eos) {
+    noteBehind(named(settings.flag("add_eos_token", false), "eos_token", eos));
     return found(
         json,
-        null,
-        bos == null ? List.of() : List.of(bos),
+        pieces,
+        named(settings.flag("add_bos_token", false), "bos_token", bos),
         "add_bos_token of tokenizer_config.json");
+  }
+
+  private List<String> named(boolean isWanted, String role, String otherwise) {
+    String token = isWanted ? settings.token(role, otherwise) : null;
+    return token == null ? List.of() : List.of(token);
   }
 
   private String from(Object value, String name) {
@@ -273,9 +304,11 @@ final class TokenizerFolder {
         : "%s, by default".formatted(value);
   }
 
-  private void noteEnd(boolean addsEnd) {
-    if (addsEnd) {
-      notes.add("add_eos_token is not followed: nothing is put behind a text");
+  private void noteBehind(List<String> tokens) {
+    if (!tokens.isEmpty()) {
+      notes.add(
+          "transformers puts %s behind a text, which is left out: a prompt is to go on"
+              .formatted(String.join(" ", tokens)));
     }
   }
 
@@ -315,19 +348,12 @@ final class TokenizerFolder {
     String begin = settings.token("cls_token", "[CLS]");
     String end = settings.token("sep_token", "[SEP]");
     JsonObject ends = step("BertProcessing");
-    ends.add("sep", named(end == null ? "[SEP]" : end));
-    ends.add("cls", named(begin == null ? "[CLS]" : begin));
+    ends.add("sep", list(end == null ? "[SEP]" : end));
+    ends.add("cls", list(begin == null ? "[CLS]" : begin));
     json.postProcessor = ends;
     inForce.put("do_lower_case", from(lower, "do_lower_case"));
     inForce.put("tokenize_chinese_chars", from(chinese, "tokenize_chinese_chars"));
     inForce.put("strip_accents", from(normalizer.get("strip_accents"), "strip_accents"));
-    for (String name : List.of("do_basic_tokenize", "never_split")) {
-      boolean isDefault = name.equals("do_basic_tokenize") && settings.flag(name, true);
-      if (settings.has(name) && !isDefault) {
-        notes.add(
-            "%s in tokenizer_config.json is not followed, as in transformers 5".formatted(name));
-      }
-    }
   }
 
   private static JsonObject step(String type) {
@@ -336,10 +362,10 @@ final class TokenizerFolder {
     return step;
   }
 
-  private static JsonArray named(String token) {
-    JsonArray named = new JsonArray();
-    named.add(token);
-    return named;
+  private static JsonArray list(String token) {
+    JsonArray list = new JsonArray();
+    list.add(token);
+    return list;
   }
 
   private Found ofPieces(SentencePieceModel model, Path file) {
@@ -390,19 +416,23 @@ final class TokenizerFolder {
       inForce.put("remove_space", from(settings.flag("remove_space", true), "remove_space"));
     }
     addTokens(json, defaults(className));
-    boolean llama = className.equals("LlamaTokenizer");
-    String bos = settings.flag("add_bos_token", false) ? settings.token("bos_token", "<s>") : null;
-    if (llama && !settings.has("add_bos_token")) {
+    if (className.equals("LlamaTokenizer") && !settings.has("add_bos_token")) {
       notes.add(
           "tokenizer_config.json has no add_bos_token: nothing is put in front of a text, as in"
               + " transformers 5; transformers 4 put <s> there");
     }
-    noteEnd(settings.flag("add_eos_token", false));
-    return found(
-        json,
-        model,
-        bos == null ? List.of() : List.of(bos),
-        "add_bos_token of tokenizer_config.json");
+    notePrefixSpace(model.dummyPrefix(), String.valueOf(file.getFileName()));
+    if (model.denormalizes()) {
+      notes.add(
+          "%s has rules for text that is shown (denormalizer_spec), which are not followed"
+              .formatted(file.getFileName()));
+    }
+    if (className.equals("T5Tokenizer")) {
+      noteBehind(named(true, "eos_token", "</s>"));
+    } else if (LIKE_XLNET.contains(className)) {
+      noteBehind(named(true, "sep_token", "<sep>"));
+    }
+    return found(json, model, "<s>", "</s>");
   }
 
   /** T5 numbers its sentinels backwards behind the pieces, as far as the model has rows. */
@@ -531,6 +561,27 @@ final class TokenizerFolder {
     List<AddedToken> added = json.added();
     added.clear();
     byContent.values().forEach(added::add);
+    noteGap(json);
+  }
+
+  /** transformers numbers added tokens from the count of the vocabulary on, whatever is written. */
+  private void noteGap(TokenizerJson json) {
+    int next = json.vocab().size();
+    if (next != json.modelSize()) {
+      return;
+    }
+    for (AddedToken token : json.added()) {
+      if (!json.vocab().containsKey(token.content())) {
+        if (token.id() != next) {
+          notes.add(
+              ("added token \"%s\" has the id %d, as the model's files say; transformers 5 leaves no"
+                      + " gap and gives it %d")
+                  .formatted(token.content(), token.id(), next));
+          return;
+        }
+        next++;
+      }
+    }
   }
 
   private void name(
@@ -577,14 +628,21 @@ final class TokenizerFolder {
     if (!front.isEmpty()) {
       inForce.put("in front of a text", "%s, by %s".formatted(String.join(" ", front), by));
     }
+    noteBehind(json.behind());
     boolean cleansUp =
         settings.flag(CLEAN_UP, false)
-            && json.model != TokenizerJson.Model.BPE; // whose text has its own spaces
+            && (json.model != TokenizerJson.Model.BPE // whose text has its own spaces
+                || settings.flag(CLEAN_UP_BPE, false));
     if (cleansUp) {
       inForce.put(CLEAN_UP, from(true, CLEAN_UP));
     }
     String className = settings.className();
     boolean everyPart = !className.equals("LlamaTokenizer") || settings.flag("legacy", false);
+    for (String name : settings.unfollowed()) {
+      notes.add(
+          "%s in %s is not followed, as in transformers 5"
+              .formatted(name, TokenizerSettings.FILE_NAME));
+    }
     UnaryOperator<String> before =
         pieces != null && LIKE_XLNET.contains(className) ? this::asXlnet : text -> text;
     return new Found(

@@ -88,6 +88,7 @@ final class TokenizerJson {
   private boolean hasVocab;
   private boolean hasMerges;
   private boolean hasType;
+  private boolean hasDropout;
 
   TokenizerJson() {}
 
@@ -225,6 +226,11 @@ final class TokenizerJson {
         || steps(decoder).contains("ByteLevel");
   }
 
+  /** Whether it says that merges are left out at random, which is for training. */
+  boolean hasDropout() {
+    return hasDropout;
+  }
+
   /** Tokens of literal text, special or not. */
   List<AddedToken> added() {
     return added;
@@ -265,11 +271,18 @@ final class TokenizerJson {
    */
   List<String> front() {
     List<String> front = new ArrayList<>();
-    front(postProcessor, front);
+    around(postProcessor, front, new ArrayList<>());
     return front;
   }
 
-  private static void front(JsonElement step, List<String> front) {
+  /** What the post-processor puts behind a text, likewise. */
+  List<String> behind() {
+    List<String> behind = new ArrayList<>();
+    around(postProcessor, new ArrayList<>(), behind);
+    return behind;
+  }
+
+  private static void around(JsonElement step, List<String> front, List<String> behind) {
     if (step.isJsonNull()) {
       return;
     }
@@ -277,22 +290,26 @@ final class TokenizerJson {
     String type = type(object);
     switch (type) {
       case "ByteLevel" -> {} // only trims the places of tokens
-      case "Sequence" -> object.getAsJsonArray("processors").forEach(one -> front(one, front));
-      case "BertProcessing", "RobertaProcessing" ->
-          front.addFirst(object.getAsJsonArray("cls").get(0).getAsString());
+      case "Sequence" ->
+          object.getAsJsonArray("processors").forEach(one -> around(one, front, behind));
+      case "BertProcessing", "RobertaProcessing" -> {
+        front.addFirst(object.getAsJsonArray("cls").get(0).getAsString());
+        behind.add(object.getAsJsonArray("sep").get(0).getAsString());
+      }
       case "TemplateProcessing" -> {
         List<String> before = new ArrayList<>();
+        List<String> side = before;
         JsonObject known = object.getAsJsonObject("special_tokens");
         for (JsonElement part : object.getAsJsonArray("single")) {
-          if (!part.getAsJsonObject().has("SpecialToken")) {
-            break;
+          JsonObject special = part.getAsJsonObject().getAsJsonObject("SpecialToken");
+          if (special == null) { // the text
+            side = behind;
+          } else {
+            for (JsonElement token :
+                known.getAsJsonObject(special.get("id").getAsString()).getAsJsonArray("tokens")) {
+              side.add(token.getAsString());
+            }
           }
-          String name =
-              part.getAsJsonObject().getAsJsonObject("SpecialToken").get("id").getAsString();
-          known
-              .getAsJsonObject(name)
-              .getAsJsonArray("tokens")
-              .forEach(token -> before.add(token.getAsString()));
         }
         front.addAll(0, before);
       }
@@ -711,8 +728,10 @@ final class TokenizerJson {
         default -> {
           if (MODEL_SETTINGS.contains(name)) {
             settings.add(name, JsonParser.parseReader(json));
+          } else if (name.equals("dropout") && json.peek() != JsonToken.NULL) {
+            hasDropout = json.nextDouble() > 0;
           } else {
-            json.skipValue(); // dropout, which is for training, and what later versions may add
+            json.skipValue(); // what later versions may add
           }
         }
       }

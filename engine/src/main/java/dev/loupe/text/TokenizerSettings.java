@@ -7,15 +7,19 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParseException;
 import com.google.gson.JsonParser;
+import com.google.gson.JsonPrimitive;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
 import java.nio.charset.CharacterCodingException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -37,6 +41,31 @@ final class TokenizerSettings {
   private static final List<String> EXTRA =
       List.of("extra_special_tokens", "additional_special_tokens");
 
+  /** Settings that change ids with some classes of tokenizers, and what they are unless set. */
+  private static final Map<String, Boolean> CHANGING = new LinkedHashMap<>();
+
+  static {
+    for (String name :
+        List.of(
+            "do_lower_case",
+            "strip_accents",
+            "never_split",
+            "keep_accents",
+            "add_prefix_space",
+            "split_special_tokens",
+            "sp_model_kwargs",
+            "extra_ids",
+            "fix_mistral_regex",
+            "do_normalize",
+            "normalization",
+            "auto_map")) {
+      CHANGING.put(name, false);
+    }
+    CHANGING.put("tokenize_chinese_chars", true);
+    CHANGING.put("do_basic_tokenize", true);
+    CHANGING.put("remove_space", true);
+  }
+
   /** A special token under its role, e.g. eos_token; its flags may be given. */
   record Named(String role, AddedToken token, String file) {}
 
@@ -47,6 +76,7 @@ final class TokenizerSettings {
   private String addedFile = FILE_NAME;
   private final Map<String, Named> roles = new LinkedHashMap<>();
   private final Map<String, Named> others = new LinkedHashMap<>(); // without a role, by content
+  private final Set<String> followed = new HashSet<>(); // names of settings that were asked for
 
   private TokenizerSettings(Path folder) throws CheckpointException {
     Path file = folder.resolve(FILE_NAME);
@@ -274,11 +304,38 @@ final class TokenizerSettings {
   }
 
   boolean flag(String name, boolean otherwise) {
+    followed.add(name);
     return flag(config, name, otherwise);
   }
 
   int whole(String name, int otherwise) {
+    followed.add(name);
     return has(name) ? config.get(name).getAsInt() : otherwise;
+  }
+
+  /**
+   * Settings that are there, change ids with some classes, and were not asked for until now: this
+   * tokenizer does not follow them.
+   */
+  List<String> unfollowed() {
+    List<String> unfollowed = new ArrayList<>();
+    CHANGING.forEach(
+        (name, unlessSet) -> {
+          if (!followed.contains(name) && isSet(config.get(name), unlessSet)) {
+            unfollowed.add(name);
+          }
+        });
+    return unfollowed;
+  }
+
+  private static boolean isSet(@Nullable JsonElement value, boolean unlessSet) {
+    return switch (value) {
+      case JsonArray array -> !array.isEmpty();
+      case JsonObject object -> !object.isEmpty();
+      case JsonPrimitive flag when flag.isBoolean() -> flag.getAsBoolean() != unlessSet;
+      case JsonPrimitive _ -> true;
+      case null, default -> false;
+    };
   }
 
   /** The content of the token in a role, or {@code otherwise}; null if it is left out. */

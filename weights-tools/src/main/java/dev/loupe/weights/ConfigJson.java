@@ -49,6 +49,33 @@ final class ConfigJson {
           "quantization_config",
           "add_cross_attention");
 
+  /** Fields that change what other kinds of models compute, or name code of a model's own. */
+  private static final Set<String> OF_OTHERS =
+      Set.of(
+          "auto_map",
+          "position_embedding_type",
+          "rope_theta",
+          "rope_scaling",
+          "rope_parameters",
+          "rotary_dim",
+          "rotary_pct",
+          "rotary",
+          "alibi",
+          "use_alibi",
+          "num_key_value_heads",
+          "n_head_kv",
+          "multi_query",
+          "head_dim",
+          "sliding_window",
+          "attn_logit_softcapping",
+          "final_logit_softcapping",
+          "parallel_attn",
+          "use_parallel_residual",
+          "use_rms_norm");
+
+  /** Ways to mark positions that are GPT-2's own. */
+  private static final Set<String> OWN_POSITIONS = Set.of("absolute", "learned");
+
   /** Other names that transformers knows fields by; where both are given, these count there. */
   private static final Map<String, String> ALIASES =
       Map.of(
@@ -114,7 +141,7 @@ final class ConfigJson {
     StrictJson.beginObject(in, file.toString());
     while (in.hasNext()) {
       String name = in.nextName();
-      if (!FIELDS.contains(name) && !ALIASES.containsKey(name)) {
+      if (!FIELDS.contains(name) && !ALIASES.containsKey(name) && !OF_OTHERS.contains(name)) {
         in.skipValue();
       } else if (values.put(name, value(in, name.equals("eos_token_id"))) != null) {
         throw new CheckpointException("%s gives %s twice".formatted(file, name));
@@ -210,9 +237,31 @@ final class ConfigJson {
     }
   }
 
+  private void noteFieldsOfOthers() {
+    List<String> set = OF_OTHERS.stream().filter(this::isSet).sorted().toList();
+    if (!set.isEmpty()) {
+      notes.add(
+          "%s sets %s: the GPT-2 of transformers does not know them, and they are not followed"
+              .formatted(FILE_NAME, String.join(", ", set)));
+    }
+  }
+
+  private boolean isSet(String name) {
+    Value value = values.get(name);
+    return value != null
+        && switch (value.kind()) {
+          case NULL -> false;
+          case BOOLEAN -> Boolean.parseBoolean(value.text());
+          case BEGIN_ARRAY, BEGIN_OBJECT -> !value.items().isEmpty();
+          case STRING -> !OWN_POSITIONS.contains(value.text());
+          default -> !(name.equals("num_key_value_heads") && value.equals(values.get("n_head")));
+        };
+  }
+
   private HfConfig config() throws CheckpointException {
     resolveAliases();
     refuseOtherKinds();
+    noteFieldsOfOthers();
     int nEmbd = whole("n_embd");
     int vocabSize = whole("vocab_size");
     List<Integer> bos = tokenIds("bos_token_id", vocabSize);

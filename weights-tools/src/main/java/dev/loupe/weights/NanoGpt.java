@@ -113,18 +113,18 @@ final class NanoGpt {
   private void addBiases(List<CheckpointReader.Entry> entries, Gpt2Config config, Arena arena)
       throws CheckpointException {
     Path path = file.file().path();
+    Anchor anchor = Anchor.of(entries.stream().map(CheckpointReader.Entry::name).toList(), path);
     Set<String> stored = new HashSet<>();
-    entries.forEach(entry -> stored.add(entry.name()));
-    String prefix = Anchor.of(stored, path).prefix();
+    entries.forEach(entry -> stored.add(anchor.canonical(entry.name())));
     MemorySegment zeros = DenseData.zeros(4L * config.nEmbd(), arena).stored(); // the longest bias
     Gpt2Layout.shapes(config, false)
         .forEach(
             (name, shape) -> {
-              if (name.endsWith(".bias") && !stored.contains(prefix + name)) {
+              if (name.endsWith(".bias") && !stored.contains(name)) {
                 long bytes = shape.getFirst() * DType.F32.bytes();
                 entries.add(
                     CheckpointReader.Entry.dense(
-                        prefix + name, "F32", shape, zeros.asSlice(0, bytes), path));
+                        anchor.prefix() + name, "F32", shape, zeros.asSlice(0, bytes), path));
               }
             });
   }

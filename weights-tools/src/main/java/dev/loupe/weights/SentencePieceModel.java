@@ -23,6 +23,7 @@ import org.jspecify.annotations.Nullable;
  * @param removeSpaces whether spaces at both ends go, and of several together all but one
  * @param spaceAsSuffix whether a space belongs to the piece before it
  * @param escapeSpaces whether a space is spelled U+2581 in the pieces
+ * @param denormalizes whether it has rules of its own for text that is shown
  */
 public record SentencePieceModel(
     List<Piece> pieces,
@@ -34,7 +35,8 @@ public record SentencePieceModel(
     boolean dummyPrefix,
     boolean removeSpaces,
     boolean spaceAsSuffix,
-    boolean escapeSpaces) {
+    boolean escapeSpaces,
+    boolean denormalizes) {
   private static final int MAX_BYTES = 256 << 20;
   private static final int MAX_PIECES = 10_000_000;
 
@@ -76,6 +78,7 @@ public record SentencePieceModel(
     private boolean dummyPrefix = true;
     private boolean removeSpaces = true;
     private boolean escapeSpaces = true;
+    private boolean denormalizes;
   }
 
   /**
@@ -98,7 +101,8 @@ public record SentencePieceModel(
           case 1 -> settings.pieces.add(piece(in.message(), path, settings.pieces.size()));
           case 2 -> trainer(in.message(), settings, path);
           case 3 -> normalizer(in.message(), settings);
-          default -> {} // how the trainer tests itself, and how text is shown
+          case 5 -> denormalizes(in.message(), settings);
+          default -> {} // how the trainer tests itself
         }
         if (settings.pieces.size() > MAX_PIECES) {
           throw new CheckpointException("%s has more than %d pieces".formatted(path, MAX_PIECES));
@@ -166,6 +170,14 @@ public record SentencePieceModel(
     }
   }
 
+  private static void denormalizes(Protobuf in, Settings settings) throws CheckpointException {
+    for (int field = in.next(); field != 0; field = in.next()) {
+      if (field == 2) {
+        settings.denormalizes = in.bytes().length > 0;
+      }
+    }
+  }
+
   private static SentencePieceModel checked(Settings of, Path path) throws CheckpointException {
     if (of.pieces.isEmpty()) {
       throw new CheckpointException(path + " is no SentencePiece model: it has no pieces");
@@ -190,6 +202,7 @@ public record SentencePieceModel(
         of.dummyPrefix,
         of.removeSpaces,
         of.spaceAsSuffix,
-        of.escapeSpaces);
+        of.escapeSpaces,
+        of.denormalizes);
   }
 }

@@ -130,7 +130,9 @@ final class TorchFile {
   private static TorchFile openOld(MappedFile file) throws CheckpointException {
     if (!hasMagic(file)) {
       throw new CheckpointException(
-          file.path() + " is a pickle, but not one that torch.save wrote");
+          file.path()
+              + " is a pickle, but not one that torch.save wrote: load it as pickle.dump left it, and"
+              + " save the tensors with torch.save");
     }
     TorchObjects objects = new TorchObjects();
     List<Object> pickles = new ArrayList<>();

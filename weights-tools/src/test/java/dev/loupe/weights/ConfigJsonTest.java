@@ -106,6 +106,31 @@ class ConfigJsonTest {
     }
   }
 
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "'auto_map':{'AutoModelForCausalLM':'own.Model'}",
+        "'rope_theta':10000.0",
+        "'rope_scaling':{'type':'linear','factor':2.0}",
+        "'position_embedding_type':'alibi'",
+        "'multi_query':true",
+        "'num_key_value_heads':1",
+      })
+  void fieldsOfOtherKindsOfModelsAreNamed(String field) throws IOException {
+    assertEquals(read(LEAST), read(LEAST + "," + field));
+    String name = field.substring(1, field.indexOf(':') - 1);
+    assertEquals(
+        List.of(
+            "config.json sets %s: the GPT-2 of transformers does not know them, and they are not followed"
+                .formatted(name)),
+        ConfigJson.read(folder.resolve("config.json")).notes());
+    read(
+        LEAST
+            + ",'rope_scaling':null,'multi_query':false,'auto_map':{},'num_key_value_heads':3,"
+            + "'position_embedding_type':'absolute','reorder_and_upcast_attn':true");
+    assertEquals(List.of(), ConfigJson.read(folder.resolve("config.json")).notes());
+  }
+
   /** As Python writes numbers that are not finite, where nothing needs them. */
   @Test
   void numbersThatAreNotFinite() throws IOException {

@@ -271,7 +271,7 @@ class PyTorchReaderTest {
         "data.pkl",
         "compressed");
     refused(PickleWriter.of(2, Map.of()), "pickle", "not one that torch.save wrote");
-    refused(PickleWriter.of(4, Map.of()), "pickle", "not one that torch.save wrote");
+    refused(PickleWriter.of(4, Map.of()), "pickle.dump", "not one that torch.save wrote");
     refused(TorchWriter.plain().zip("a/", List.of(1)), "no dict");
     refused(TorchWriter.plain().zip("a/", Map.of("epoch", 1)), "no dict with the tensors", "epoch");
   }

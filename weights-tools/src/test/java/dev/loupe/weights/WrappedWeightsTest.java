@@ -80,6 +80,29 @@ class WrappedWeightsTest {
     opens();
   }
 
+  /** As torch.compile, FSDP and checkpointing leave them when they are given parts of a model. */
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "(h\\.\\d+\\.)",
+        "(h\\.\\d+\\.(?:ln_1|attn|mlp)\\.)",
+        "(c_attn\\.|wte\\.|lm_head\\.)",
+      })
+  void modulesAroundPartsOfTheModel(String part) throws IOException {
+    Map<SafetensorsWriter.Entry, byte[]> renamed = new LinkedHashMap<>();
+    named("model.transformer.", "model.")
+        .forEach(
+            (entry, data) ->
+                renamed.put(
+                    new SafetensorsWriter.Entry(
+                        entry.name().replaceAll(part, "$1_fsdp_wrapped_module._orig_mod."),
+                        entry.dtype(),
+                        entry.shape()),
+                    data));
+    ModelFolder.write(ModelFolder.weights(folder), renamed);
+    opens();
+  }
+
   @ParameterizedTest
   @ValueSource(strings = {"state_dict", "model_state_dict", "state", "model", "a.b.c", "module"})
   void atAnyLevelOfTheDict(String place) throws IOException {

@@ -55,6 +55,7 @@ final class CorpusCommand {
         paramLabel = "DIR|FILE|NAME|URI",
         description = {
           "GPT-2 folder, weights file, name of a pulled model (default: the Shakespeare demo).",
+          "A LoRA adapter is merged first, by loupe weights convert.",
           "On a cluster the same path on every machine, or hdfs://... or s3a://..."
         })
     @Nullable String model;
@@ -179,6 +180,13 @@ final class CorpusCommand {
     @Nullable String id;
 
     @Option(
+        names = "--no-bos",
+        description =
+            "Nothing in front of a window (default: what the tokenizer's files put in front of a"
+                + " text).")
+    boolean noBos;
+
+    @Option(
         names = "--long",
         paramLabel = "L",
         description =
@@ -221,6 +229,7 @@ final class CorpusCommand {
               out,
               overwrite,
               where.place(),
+              !noBos,
               longTexts,
               shards,
               waves);

@@ -718,7 +718,7 @@ class PageTest {
           """);
       browser.settled();
       assertEquals(1000, browser.all("#tokens .token").size());
-      browser.await("thumbnails", () -> browser.all("#grid .thumb").size() == 144);
+      browser.await("thumbnails", () -> browser.all("#grid .thumb").size() == 13 * 12);
       browser.until("quiet", "window.quiet()");
       browser.script("window.asked.length = 0");
       // from head to head faster than maps come: what is passed is not waited for

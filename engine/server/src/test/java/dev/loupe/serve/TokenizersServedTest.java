@@ -57,14 +57,36 @@ class TokenizersServedTest {
         assertEquals(text.ids(), read(served, body), text.text());
         body.remove("text");
         body.addProperty("prompt", text.text());
+        assertEquals(text.ids(), tokenize(served, body), text.text());
+        body.addProperty("add_special_tokens", true);
+        assertEquals(all, tokenize(served, body), text.text());
+        String back = "{'tokens': %s}".formatted(text.ids());
+        assertEquals(
+            text.decoded(),
+            served.post("/detokenize", back).has(200).json().get("prompt").getAsString());
+        String ids = "{'prompt': %s, 'echo': true, 'max_tokens': 0, 'special': true}";
+        assertEquals(text.decoded(), served.complete(ids.formatted(text.ids())).has(200).text(0));
+        body.addProperty("add_special_tokens", false);
         body.addProperty("echo", true);
         body.addProperty("max_tokens", 0);
-        Served.Answer answer =
-            served.ask(
-                served.to("/v1/completions").POST(BodyPublishers.ofString(body.toString(), UTF_8)));
-        assertEquals(text.decoded(), answer.has(200).text(0));
+        Served.Answer answer = ask(served, "/v1/completions", body);
+        assertEquals(text.decoded(), answer.text(0));
+        JsonObject usage = answer.json().getAsJsonObject("usage");
+        assertEquals(text.ids().size(), usage.get("prompt_tokens").getAsInt());
       }
     }
+  }
+
+  private static Served.Answer ask(Served served, String path, JsonObject body) {
+    return served
+        .ask(served.to(path).POST(BodyPublishers.ofString(body.toString(), UTF_8)))
+        .has(200);
+  }
+
+  private static List<Integer> tokenize(Served served, JsonObject body) {
+    return ask(served, "/tokenize", body).json().getAsJsonArray("tokens").asList().stream()
+        .map(JsonElement::getAsInt)
+        .toList();
   }
 
   /** The ids that a run reads. */

@@ -64,12 +64,19 @@ final class PrepareJob {
     try (Checkpoint checkpoint = Checkpoint.open(Models.local(place))) {
       config = checkpoint.config();
     }
-    String vocabulary = vocabulary(Models.tokenizer(place));
+    Tokenizer tokenizer = Models.tokenizer(place);
+    int[] front = what.front() ? tokenizer.front() : new int[0];
+    if (front.length >= config.nPositions()) {
+      throw new CorpusException(
+          "the model reads %d tokens, and the tokenizer's files put %d in front of each text: give --no-bos"
+              .formatted(config.nPositions(), front.length));
+    }
+    tokenizer.notes().forEach(listener::note);
     LongAccumulator read = spark.sparkContext().longAccumulator("loupe bytes");
     Documents documents = new Documents(spark, what, read);
     Documents.Census census = documents.census();
     what = what.sized(census.bytes());
-    JsonObject facts = facts(census, config, vocabulary);
+    JsonObject facts = facts(census, config, tokenizer, front);
     Optional<JsonObject> before = before();
     if (before.isPresent() && before.get().has("windows")) {
       if (before.get().get("id").equals(facts.get("id"))) {
@@ -103,7 +110,8 @@ final class PrepareJob {
     return before;
   }
 
-  private JsonObject facts(Documents.Census census, Gpt2Config config, String vocabulary) {
+  private JsonObject facts(
+      Documents.Census census, Gpt2Config config, Tokenizer tokenizer, int[] front) {
     Map<String, Object> facts = new LinkedHashMap<>();
     facts.put("format", "loupe prepared documents 1");
     facts.put("inputs", what.inputs());
@@ -113,9 +121,11 @@ final class PrepareJob {
     facts.put("read_as", census.format().name().toLowerCase(Locale.ROOT));
     facts.put("text_field", what.textField());
     facts.put("id_field", what.idField().orElse(""));
+    facts.put("front", Arrays.stream(front).boxed().toList());
     facts.put("long_texts", what.longTexts().name().toLowerCase(Locale.ROOT));
     facts.put("context", config.nPositions());
-    facts.put("vocabulary_sha256", vocabulary);
+    facts.put("vocabulary_sha256", vocabulary(tokenizer));
+    facts.put("tokenizer", tokenizer.settings());
     facts.put("shards", what.shards());
     facts.put("waves", what.waves());
     facts.put("id", Description.nameOf(facts));
@@ -135,9 +145,10 @@ final class PrepareJob {
       JavaRDD<Documents.Document> documents, Models.Place place, int context, Watcher watcher)
       throws IOException {
     LongTexts longTexts = what.longTexts();
+    boolean front = what.front();
     JavaRDD<Row> rows =
         documents.mapPartitions(
-            all -> new Windows(all, Models.tokenizer(place), context, longTexts));
+            all -> new Windows(all, Models.tokenizer(place), context, front, longTexts));
     Dataset<Row> windows =
         spark
             .createDataFrame(rows, Prepared.SCHEMA)
@@ -165,6 +176,7 @@ final class PrepareJob {
     private final Iterator<Documents.Document> documents;
     private final Tokenizer tokenizer;
     private final int context;
+    private final int[] front;
     private final LongTexts longTexts;
     private Iterator<Row> of = List.<Row>of().iterator();
 
@@ -172,10 +184,12 @@ final class PrepareJob {
         Iterator<Documents.Document> documents,
         Tokenizer tokenizer,
         int context,
+        boolean front,
         LongTexts longTexts) {
       this.documents = documents;
       this.tokenizer = tokenizer;
       this.context = context;
+      this.front = front ? tokenizer.front() : new int[0];
       this.longTexts = longTexts;
     }
 
@@ -206,15 +220,19 @@ final class PrepareJob {
       if (ids.length == 0) {
         return List.of(row(document.id(), 0, 0, null, "it is empty"));
       }
-      if (ids.length > context && longTexts == LongTexts.REFUSE) {
+      int tokens = front.length + ids.length;
+      if (tokens > context && longTexts == LongTexts.REFUSE) {
         String error =
             String.format(
-                Locale.ROOT, "it has %,d tokens and the model reads %,d", ids.length, context);
-        return List.of(row(document.id(), 0, ids.length, null, error));
+                Locale.ROOT, "it has %,d tokens and the model reads %,d", tokens, context);
+        return List.of(row(document.id(), 0, tokens, null, error));
       }
       List<Row> windows = new ArrayList<>();
-      for (int from = 0; from < ids.length; from += context) {
-        int[] some = Arrays.copyOfRange(ids, from, Math.min(from + context, ids.length));
+      int step = context - front.length;
+      for (int from = 0; from < ids.length; from += step) {
+        int end = Math.min(from + step, ids.length);
+        int[] some = Arrays.copyOf(front, front.length + end - from);
+        System.arraycopy(ids, from, some, front.length, end - from);
         windows.add(row(document.id(), windows.size(), some.length, some, null));
       }
       return windows;

@@ -124,6 +124,7 @@ final class Corpora {
         output.toString(),
         false,
         demo(),
+        true,
         LongTexts.WINDOWS,
         12,
         4);

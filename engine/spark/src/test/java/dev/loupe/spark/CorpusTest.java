@@ -29,12 +29,14 @@ import dev.loupe.corpus.Preparation.Format;
 import dev.loupe.corpus.Preparation.LongTexts;
 import dev.loupe.spark.Corpora.Heard;
 import dev.loupe.spark.Corpora.Sum;
+import dev.loupe.text.Tokenizer;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -421,6 +423,7 @@ class CorpusTest {
             out.toString(),
             false,
             Corpora.demo(),
+            true,
             longTexts,
             2,
             1);
@@ -637,6 +640,57 @@ class CorpusTest {
     assertEquals(report.json(), jobs.report(results, Optional.of(hash)).json());
   }
 
+  /** As a prompt begins with it; what was prepared with another setting is not taken for this. */
+  @Test
+  void windowsBeginWithWhatGoesInFront() throws Exception {
+    Path model = Files.createDirectory(folder.resolve("with-front"));
+    for (String name : List.of("config.json", "model.safetensors")) {
+      Files.copy(Corpora.DEMO.resolve(name), model.resolve(name));
+    }
+    String json = Files.readString(Corpora.DEMO.resolve("tokenizer.json"));
+    Files.writeString(
+        model.resolve("tokenizer.json"),
+        json.replaceFirst(
+            "\"post_processor\": \\{[^}]*\\}",
+            "\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"<|endoftext|>\",1023],"
+                + "\"sep\":[\"<|endoftext|>\",1023]}"));
+    Path text =
+        Files.writeString(folder.resolve("long.txt"), "ROMEO: a word and another.\n".repeat(60));
+    int[] own;
+    try (Tokenizer tokenizer = Tokenizer.open(model)) {
+      assertEquals(List.of(1023), Arrays.stream(tokenizer.front()).boxed().toList());
+      own = tokenizer.encode(Files.readString(text), false);
+    }
+    for (boolean front : new boolean[] {true, false}) {
+      Path out = folder.resolve("prepared-front-" + front);
+      Preparation what =
+          new Preparation(
+              List.of(text.toString()),
+              Format.AUTO,
+              "text",
+              Optional.empty(),
+              out.toString(),
+              false,
+              new ModelPlace(model.toString(), false, Optional.empty()),
+              front,
+              LongTexts.WINDOWS,
+              1,
+              1);
+      Heard heard = new Heard();
+      jobs.prepare(what, heard);
+      assertTrue(heard.notes.toString().contains("in front of a text"), heard.notes::toString);
+      int[] read =
+          spark.read().parquet(out.resolve(Prepared.DOCUMENTS).toString()).collectAsList().stream()
+              .sorted(Comparator.comparingInt(row -> row.<Integer>getAs(Results.WINDOW)))
+              .map(row -> row.<Integer>getList(row.fieldIndex(Prepared.IDS)))
+              .peek(ids -> assertTrue(ids.size() <= 256 && (ids.getFirst() == 1023) == front))
+              .flatMapToInt(ids -> ids.stream().skip(front ? 1 : 0).mapToInt(id -> id))
+              .toArray();
+      assertTrue(own.length > 2 * 256);
+      assertArrayEquals(own, read);
+    }
+  }
+
   @Test
   void shardsAndWavesFollowTheSize() {
     Preparation open =
@@ -648,6 +702,7 @@ class CorpusTest {
             "out",
             false,
             Corpora.demo(),
+            true,
             LongTexts.WINDOWS,
             0,
             0);
