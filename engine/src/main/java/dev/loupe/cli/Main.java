@@ -12,12 +12,15 @@ import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.Activation;
+import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.DType;
+import dev.loupe.weights.FileFault;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.nio.file.FileSystemException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
@@ -262,20 +265,21 @@ public final class Main {
       return 0; // whoever read has had enough
     }
     int code = codeOf(e);
-    terminal.say(
-        "loupe: "
-            + switch (code) {
-              case OUT_OF_MEMORY -> outOfMemory(e);
-              case FAILED ->
-                  e instanceof IOException || e instanceof UncheckedIOException
-                      ? firstLine(e)
-                      : defect(e);
-              default -> firstLine(e);
-            });
+    String said =
+        switch (code) {
+          case OUT_OF_MEMORY -> outOfMemory(e);
+          case FAILED -> failure(e);
+          case BAD_INPUT ->
+              e instanceof InternalError
+                  ? "a file in use was cut short by another program, or its disk failed: run this again"
+                  : firstLine(e);
+          default -> firstLine(e);
+        };
+    ("loupe: " + said).lines().forEach(terminal::say); // the GPU's of memory has a table
     if (verbose) {
       StringWriter trace = new StringWriter();
       e.printStackTrace(new PrintWriter(trace, true));
-      terminal.say(trace.toString());
+      trace.toString().lines().map(line -> line.replace("\t", "    ")).forEach(terminal::say);
     }
     return code;
   }
@@ -286,6 +290,10 @@ public final class Main {
       case CancellationException _ -> Interrupt.EXIT_CODE;
       case CheckpointException _ -> BAD_INPUT;
       case InputException _ -> BAD_INPUT;
+      case UncheckedIOException unchecked
+          when unchecked.getCause() instanceof CheckpointException ->
+          BAD_INPUT;
+      case InternalError page when Checkpoint.isUnreadablePage(page) -> BAD_INPUT;
       case CorpusException _ -> BAD_INPUT;
       case NotFiniteException _ -> BAD_INPUT;
       case BackendException _ -> NO_BACKEND;
@@ -303,6 +311,16 @@ public final class Main {
     }
     return "out of memory (%s): use a smaller model, a shorter text or fewer samples, layers or heads"
         .formatted(e.getMessage());
+  }
+
+  private static String failure(Throwable e) {
+    return switch (e) {
+      case FileSystemException file ->
+          "%s: %s".formatted(file.getFile(), FileFault.of(file)); // no reason in its message
+      case IOException io -> firstLine(io);
+      case UncheckedIOException unchecked -> firstLine(unchecked);
+      default -> defect(e);
+    };
   }
 
   private static String defect(Throwable e) {
