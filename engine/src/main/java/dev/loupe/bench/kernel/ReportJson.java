@@ -3,8 +3,8 @@ package dev.loupe.bench.kernel;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
-import com.google.gson.Strictness;
 import com.google.gson.stream.JsonReader;
+import com.google.gson.stream.JsonToken;
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.Precision;
 import dev.loupe.bench.Machine;
@@ -186,8 +186,10 @@ final class ReportJson {
   static KernelReport parse(String text) {
     try {
       JsonReader in = new JsonReader(new StringReader(text));
-      in.setStrictness(Strictness.STRICT);
       JsonObject all = JsonValue.object(StrictJson.tree(in, "it", StrictJson.MOST_VALUES), "it");
+      if (in.peek() != JsonToken.END_DOCUMENT) {
+        throw new IllegalArgumentException("it goes on after its JSON");
+      }
       JsonElement schema = all.get("schema");
       if (schema == null || !schema.isJsonPrimitive() || !schema.getAsString().equals(SCHEMA)) {
         throw new IllegalArgumentException("its schema is %s".formatted(schema));
