@@ -107,7 +107,20 @@ public final class Main {
   }
 
   public static void main(String[] args) {
-    System.exit(run(Terminal.system(), args));
+    int code = FAILED;
+    try {
+      code = run(Terminal.system(), args);
+    } catch (LinkageError | TypeNotPresentException e) { // also of what would have reported it
+      System.err.println("loupe: " + missing(e));
+    }
+    System.exit(code);
+  }
+
+  /** Java does not say why it can't read a class; it opens some forty files for all of them. */
+  private static String missing(Throwable e) {
+    return "Java can't load a part of Loupe ("
+        + e.getMessage()
+        + "): raise the limit of open files (ulimit -n) to 64 or more, or build Loupe anew";
   }
 
   Terminal terminal() {
@@ -122,17 +135,8 @@ public final class Main {
   static int run(Terminal terminal, String... args) {
     Main main = new Main(terminal);
     StringWriter help = new StringWriter();
-    CommandLine commandLine = new CommandLine(main);
-    addCommands(commandLine, args); // first: what follows is told to those that are there
-    commandLine
-        .setExpandAtFiles(false) // a text may well start with @
-        .setUsageHelpWidth(Math.clamp(terminal.columns(), 55, 100))
-        .setOut(new PrintWriter(help))
-        .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
-        .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
-    values(commandLine);
     try {
-      int code = commandLine.execute(args);
+      int code = commandLine(main, help, args).execute(args);
       if (!help.toString().isEmpty()) {
         terminal.print(help.toString());
       }
@@ -140,6 +144,19 @@ public final class Main {
     } catch (Throwable e) { // errors of the virtual machine too: memory, native libraries
       return main.report(e);
     }
+  }
+
+  private static CommandLine commandLine(Main main, StringWriter help, String... args) {
+    CommandLine commandLine = new CommandLine(main);
+    addCommands(commandLine, args); // first: what follows is told to those that are there
+    commandLine
+        .setExpandAtFiles(false) // a text may well start with @
+        .setUsageHelpWidth(Math.clamp(main.terminal.columns(), 55, 100))
+        .setOut(new PrintWriter(help))
+        .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
+        .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
+    values(commandLine);
+    return commandLine;
   }
 
   /**
@@ -309,8 +326,13 @@ public final class Main {
     if (!(e instanceof OutOfMemoryError)) {
       return String.valueOf(e.getMessage()); // the GPU's has its own advice, and a table
     }
+    String message = String.valueOf(e.getMessage());
+    if (message.contains("native thread")) { // Java's word for it is the same as for memory
+      return "the system gives no more threads: raise the limit (ulimit -u, or the container's), or"
+          + " take fewer (--threads 1)";
+    }
     return "out of memory (%s): use a smaller model, a shorter text or fewer samples, layers or heads"
-        .formatted(e.getMessage());
+        .formatted(message);
   }
 
   private static String failure(Throwable e) {
@@ -324,6 +346,9 @@ public final class Main {
   }
 
   private static String defect(Throwable e) {
+    if (e instanceof LinkageError || e instanceof TypeNotPresentException) {
+      return missing(e);
+    }
     return "a defect of Loupe, please report it: %s%s (-v shows where)"
         .formatted(e.getClass().getSimpleName(), e.getMessage() == null ? "" : ", " + firstLine(e));
   }
