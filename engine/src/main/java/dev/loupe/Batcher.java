@@ -145,6 +145,7 @@ public final class Batcher implements AutoCloseable {
     } finally {
       leave(run);
     }
+    loupe.requireUnchanged();
     return run.results(loupe.info());
   }
 

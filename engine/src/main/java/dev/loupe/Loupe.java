@@ -21,6 +21,7 @@ import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
 import dev.loupe.weights.StoredTensor;
+import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -103,6 +104,7 @@ public final class Loupe implements AutoCloseable {
               opened.ops() instanceof CudaOps ? "cuda" : "cpu",
               opened.device(),
               (System.nanoTime() - start) / 1e6);
+      checkpoint.checkUnchanged();
       return new Loupe(checkpoint, words, opened, info);
     } catch (Throwable e) {
       if (opened != null) {
@@ -112,7 +114,56 @@ public final class Loupe implements AutoCloseable {
         words.tokenizer().close();
       }
       checkpoint.close();
+      if (e instanceof InternalError error && Checkpoint.isUnreadablePage(error)) {
+        throw checkpoint.unreadable(error);
+      }
       throw e;
+    }
+  }
+
+  /** Work on the model that may read weights from their files. */
+  private interface Work<T> {
+    T run();
+  }
+
+  /**
+   * Does what reads weights while it runs.
+   *
+   * @throws UncheckedIOException of a {@link CheckpointException}, if a file of the model was
+   *     changed meanwhile
+   */
+  private <T> T onFiles(Work<T> work) {
+    try {
+      T made;
+      try {
+        made = work.run();
+      } catch (NotFiniteException e) {
+        throw notFinite(e);
+      } catch (InternalError e) {
+        if (Checkpoint.isUnreadablePage(e)) {
+          throw checkpoint.unreadable(e);
+        }
+        throw e;
+      }
+      requireUnchanged();
+      return made;
+    } catch (CheckpointException e) {
+      throw new UncheckedIOException(e.getMessage(), e);
+    }
+  }
+
+  /**
+   * That no other program has written to the model's files since they were opened. Runs see to it
+   * themselves; this is for those who read a {@link Readout} or write through a {@link Batcher}.
+   *
+   * @throws UncheckedIOException of a {@link CheckpointException}, if one has; the message names
+   *     the file
+   */
+  public void requireUnchanged() {
+    try {
+      checkpoint.checkUnchanged();
+    } catch (CheckpointException e) {
+      throw new UncheckedIOException(e.getMessage(), e);
     }
   }
 
@@ -338,11 +389,12 @@ public final class Loupe implements AutoCloseable {
 
   private List<Generation> run(
       Transformer model, Request request, Supplier<ValueNorms> valueNorms) {
-    try (Session session = new Session(model, tokenizer, info, request, valueNorms)) {
-      return session.run();
-    } catch (NotFiniteException e) {
-      throw notFinite(e);
-    }
+    return onFiles(
+        () -> {
+          try (Session session = new Session(model, tokenizer, info, request, valueNorms)) {
+            return session.run();
+          }
+        });
   }
 
   private int[] idsToRead(Request request) {
@@ -377,16 +429,15 @@ public final class Loupe implements AutoCloseable {
    */
   public ActivationCache cache(Request request) {
     int[] ids = idsToRead(request);
-    try {
-      if (request.interventions.none()) {
-        return new ActivationCache(model, tokenizer, info, request, ids);
-      }
-      try (ChangedModel changed = changed(request)) {
-        return new ActivationCache(changed.model(), tokenizer, info, request, ids);
-      }
-    } catch (NotFiniteException e) {
-      throw notFinite(e);
-    }
+    return onFiles(
+        () -> {
+          if (request.interventions.none()) {
+            return new ActivationCache(model, tokenizer, info, request, ids);
+          }
+          try (ChangedModel changed = changed(request)) {
+            return new ActivationCache(changed.model(), tokenizer, info, request, ids);
+          }
+        });
   }
 
   /**
@@ -463,12 +514,13 @@ public final class Loupe implements AutoCloseable {
     int asked = target < 0 && at + 1 < ids.length ? ids[at + 1] : target;
     int[] shown = Arrays.copyOf(ids, Math.min(ids.length, at + 2));
     List<Token> tokens = Sample.tokens(tokenizer, shown);
-    try (LensSession session =
-        new LensSession(model, checkpoint, tokenizer, request, Arrays.copyOf(ids, at + 1))) {
-      return session.look(info, tokens, asked, top);
-    } catch (NotFiniteException e) {
-      throw notFinite(e);
-    }
+    return onFiles(
+        () -> {
+          try (LensSession session =
+              new LensSession(model, checkpoint, tokenizer, request, Arrays.copyOf(ids, at + 1))) {
+            return session.look(info, tokens, asked, top);
+          }
+        });
   }
 
   /** {@link #heads(Request)} on {@code text}, which may be long, or empty. */
@@ -487,7 +539,7 @@ public final class Loupe implements AutoCloseable {
    * @throws GpuException if the GPU fails
    */
   public HeadSurvey heads(Request request) {
-    return HeadSurvey.of(this, request);
+    return onFiles(() -> HeadSurvey.of(this, request));
   }
 
   private static ValueNorms noValueNorms() {
@@ -533,6 +585,7 @@ public final class Loupe implements AutoCloseable {
 
   /** {@code cause}, with the first weight that explains it. */
   private NotFiniteException notFinite(NotFiniteException cause) {
+    requireUnchanged();
     for (StoredTensor tensor : checkpoint.tensors()) {
       float[] row = new float[Math.toIntExact(tensor.shape().getLast())];
       for (long i = 0; i < tensor.elements(); i += row.length) {

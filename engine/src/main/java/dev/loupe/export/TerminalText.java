@@ -19,6 +19,9 @@ public final class TerminalText {
     {0x20000, 0x3FFFD},
   };
 
+  private static final int LONGEST_VALUE = 200;
+  private static final int LONGEST_SENTENCE = 6000; // a path may have 4,096
+
   private TerminalText() {}
 
   /** Columns that {@code text} takes once {@link #safe}. */
@@ -65,6 +68,35 @@ public final class TerminalText {
               }
             });
     return safe.toString();
+  }
+
+  /**
+   * A message as it may be shown: {@link #safe}, each quoted value of it no longer than {@value
+   * #LONGEST_VALUE} characters, and not endless as a whole. What a file says may be in it.
+   */
+  public static String sentence(String message) {
+    StringBuilder shown = new StringBuilder();
+    int from = 0;
+    for (int quote = message.indexOf('"'); quote >= 0; quote = message.indexOf('"', from)) {
+      int end = message.indexOf('"', quote + 1);
+      if (end < 0) {
+        break;
+      }
+      shown.append(message, from, quote + 1);
+      shown.append(cut(message.substring(quote + 1, end), LONGEST_VALUE)).append('"');
+      from = end + 1;
+    }
+    shown.append(message, from, message.length());
+    return safe(cut(shown.toString(), LONGEST_SENTENCE));
+  }
+
+  /** Keeps the beginning, and of what follows the number of characters. */
+  private static String cut(String text, int most) {
+    if (text.length() <= most) {
+      return text;
+    }
+    int end = Character.isHighSurrogate(text.charAt(most - 1)) ? most - 1 : most;
+    return "%s... (%d characters)".formatted(text.substring(0, end), text.length());
   }
 
   private static int width(int codePoint) {

@@ -3,11 +3,13 @@ package dev.loupe.text;
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
 import dev.loupe.kernels.LibraryCache;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.FileFault;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.URL;
 import java.net.URLConnection;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -77,9 +79,17 @@ final class NativeLibrary {
       throw new CheckpointException(
           ("the tokenizer's native library for %s does not load (%s): set LOUPE_CACHE to a folder"
                   + " that can be written and may hold programs")
-              .formatted(platform, e),
+              .formatted(platform, why(e)),
           e);
     }
+  }
+
+  private static String why(Throwable e) {
+    return switch (e) {
+      case FileSystemException file -> "%s: %s".formatted(file.getFile(), FileFault.of(file));
+      case IOException io -> FileFault.of(io);
+      default -> String.valueOf(e.getMessage());
+    };
   }
 
   private static void loadFrom(Path folder, String platform) throws IOException {

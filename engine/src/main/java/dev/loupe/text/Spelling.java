@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import dev.loupe.weights.JsonValue;
 import dev.loupe.weights.SentencePieceModel;
 import java.util.ArrayList;
 import java.util.List;
@@ -77,18 +78,18 @@ final class Spelling {
   }
 
   private void add(JsonObject step) {
-    String type = step.get("type").getAsString();
+    String type = JsonValue.text(step.get("type"), "the type of a step");
     switch (type) {
       case "ByteLevel" -> {} // the token table does it
       case "ByteFallback" -> bytes = true;
       case "Fuse" -> fused = true;
       case "WordPiece" -> {
-        String prefix = step.get("prefix").getAsString();
-        boolean cleanup = step.get("cleanup").getAsBoolean();
+        String prefix = JsonValue.text(step.get("prefix"), "prefix");
+        boolean cleanup = JsonValue.flag(step.get("cleanup"), "cleanup");
         steps.add((text, first) -> wordPiece(text, first, prefix, cleanup));
       }
       case "Metaspace" -> {
-        String space = step.get("replacement").getAsString();
+        String space = JsonValue.text(step.get("replacement"), "replacement");
         boolean dropsFirst = prepends(step);
         steps.add((text, first) -> text.replace(space, first && dropsFirst ? "" : " "));
       }
@@ -96,8 +97,8 @@ final class Spelling {
         if (!(step.get("pattern") instanceof JsonObject pattern) || !pattern.has("String")) {
           throw refused("Replace with a pattern");
         }
-        String from = pattern.get("String").getAsString();
-        String to = step.get("content").getAsString();
+        String from = JsonValue.text(pattern.get("String"), "String");
+        String to = JsonValue.text(step.get("content"), "content");
         steps.add((text, first) -> from.isEmpty() ? text : text.replace(from, to));
       }
       case "Strip" -> strip(step);
@@ -108,16 +109,15 @@ final class Spelling {
   /** Whether a Metaspace step puts a space in front of a text. */
   static boolean prepends(JsonObject metaspace) {
     JsonElement scheme = metaspace.get("prepend_scheme");
-    JsonElement old = metaspace.get("add_prefix_space");
     return scheme != null
-        ? !scheme.getAsString().equals("never")
-        : old == null || old.getAsBoolean();
+        ? !JsonValue.text(scheme, "prepend_scheme").equals("never")
+        : JsonValue.flag(metaspace, "add_prefix_space", true);
   }
 
   private void strip(JsonObject step) {
-    String content = step.get("content").getAsString();
-    int start = step.get("start").getAsInt();
-    if (step.get("stop").getAsInt() > 0) {
+    String content = JsonValue.text(step.get("content"), "content");
+    int start = JsonValue.whole(step.get("start"), "start");
+    if (JsonValue.whole(step.get("stop"), "stop") > 0) {
       throw refused("Strip at the end");
     }
     if (fused) {

@@ -3,6 +3,7 @@ package dev.loupe.text;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import dev.loupe.weights.ByteAlphabet;
+import dev.loupe.weights.Vocabulary;
 import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
@@ -13,7 +14,7 @@ import org.jspecify.annotations.Nullable;
 /** What every id of a tokenizer stands for: plain tables, checked when they are made. */
 final class TokenTable {
   /** Ids beyond this are taken for a broken file, not for a reason to allocate tables. */
-  static final int MAX_ID = 10_000_000;
+  static final int MAX_ID = Vocabulary.MOST_TOKENS;
 
   private final @Nullable String[] raw; // [max id + 1], null where there is a gap
   private final Map<String, Integer> ids; // raw spelling -> id

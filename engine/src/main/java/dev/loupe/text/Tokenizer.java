@@ -5,10 +5,10 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.HfTokenizer;
+import dev.loupe.weights.InputFile;
 import dev.loupe.weights.SentencePieceModel;
 import dev.loupe.weights.Vocabulary;
 import java.io.ByteArrayOutputStream;
-import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -371,12 +371,10 @@ public final class Tokenizer implements AutoCloseable {
       TokenizerFolder.Found found = read(checkpoint, gpt2);
       Map<String, byte[]> files = new LinkedHashMap<>();
       for (Path file : TokenizerFolder.files(folder)) {
-        try {
-          String name = String.valueOf(file.getFileName());
-          files.putIfAbsent(TODAYS_NAMES.getOrDefault(name, name), Files.readAllBytes(file));
-        } catch (IOException e) {
-          throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
-        }
+        String name = String.valueOf(file.getFileName());
+        files.putIfAbsent(
+            TODAYS_NAMES.getOrDefault(name, name),
+            InputFile.read(file, TokenizerJson.MAX_BYTES, "a tokenizer").array());
       }
       TokenizerSettings.keepClass(folder, found.className())
           .ifPresent(text -> files.put(TokenizerSettings.FILE_NAME, text.getBytes(UTF_8)));

@@ -6,8 +6,10 @@ import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonPrimitive;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.JsonValue;
 import dev.loupe.weights.SentencePieceModel;
 import dev.loupe.weights.SentencePieceModel.Piece;
+import dev.loupe.weights.Vocabulary;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.text.Normalizer;
@@ -73,6 +75,7 @@ final class TokenizerFolder {
   private final int rows;
   private final List<String> notes = new ArrayList<>();
   private final Map<String, String> inForce = new LinkedHashMap<>();
+  private int next = -1; // the first id that no token has, once it is asked for
 
   private TokenizerFolder(Path folder, int rows) throws CheckpointException {
     this.folder = folder;
@@ -177,7 +180,6 @@ final class TokenizerFolder {
         return ofWords(TokenizerJson.readVocabTxt(words));
       }
       if (pieces != null) {
-        TokenizerJson.refusePointer(pieces);
         return ofPieces(SentencePieceModel.read(pieces), pieces);
       }
     } catch (IllegalArgumentException | IllegalStateException | UnsupportedOperationException e) {
@@ -252,9 +254,10 @@ final class TokenizerFolder {
     TokenizerJson.forEach(
         preTokenizer,
         step -> {
-          JsonElement flag = step.get(PREFIX_SPACE);
-          boolean isMetaspace = step.get("type").getAsString().equals("Metaspace");
-          adds[0] |= isMetaspace ? Spelling.prepends(step) : flag != null && flag.getAsBoolean();
+          boolean isMetaspace =
+              JsonValue.text(step.get("type"), "type of pre_tokenizer").equals("Metaspace");
+          adds[0] |=
+              isMetaspace ? Spelling.prepends(step) : JsonValue.flag(step, PREFIX_SPACE, false);
         });
     return adds[0];
   }
@@ -438,6 +441,10 @@ final class TokenizerFolder {
   /** T5 numbers its sentinels backwards behind the pieces, as far as the model has rows. */
   private void addExtraIds(TokenizerJson json, int pieces) {
     int extra = settings.whole("extra_ids", 100);
+    if (extra > Vocabulary.MOST_TOKENS) {
+      throw new IllegalArgumentException(
+          "extra_ids is %d, more than %d".formatted(extra, Vocabulary.MOST_TOKENS));
+    }
     for (int i = extra - 1; i >= 0; i--) {
       int id = pieces + extra - 1 - i;
       if (id < rows) {
@@ -595,12 +602,14 @@ final class TokenizerFolder {
     } else if (id != null) {
       byContent.put(token.content(), token.withId(id));
     } else {
-      int next = nextId(json, byContent);
+      if (next < 0) { // once, and not for each token: there may be many
+        next = nextId(json, byContent);
+      }
       if (next < rows) {
-        byContent.put(token.content(), token.withId(next));
+        byContent.put(token.content(), token.withId(next++));
         notes.add(
             "%s \"%s\" has no id in any file: it gets %d, the next one, as in transformers"
-                .formatted(role, token.content(), next));
+                .formatted(role, token.content(), next - 1));
       }
     }
   }
@@ -620,7 +629,7 @@ final class TokenizerFolder {
       TokenizerJson json, @Nullable SentencePieceModel pieces, List<String> front, String by) {
     List<AddedToken> beyond = json.added().stream().filter(t -> t.id() >= rows).toList();
     if (!beyond.isEmpty()) {
-      json.added().removeAll(beyond);
+      json.added().removeIf(token -> token.id() >= rows);
       notes.add(
           "%d added tokens have no row in the model and are left out, the first of them \"%s\" (%d)"
               .formatted(beyond.size(), beyond.getFirst().content(), beyond.getFirst().id()));

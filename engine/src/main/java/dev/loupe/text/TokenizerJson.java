@@ -1,26 +1,22 @@
 package dev.loupe.text;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
-import com.google.gson.JsonParseException;
-import com.google.gson.JsonParser;
+import com.google.gson.JsonPrimitive;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.InputFile;
+import dev.loupe.weights.JsonValue;
+import dev.loupe.weights.StrictJson;
 import dev.loupe.weights.Vocabulary;
-import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.InputStream;
+import java.math.BigDecimal;
 import java.nio.ByteBuffer;
-import java.nio.charset.CharacterCodingException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.Base64;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -47,7 +43,10 @@ final class TokenizerJson {
           "end_of_word_suffix",
           "max_input_chars_per_word");
 
-  private static final byte[] LFS_POINTER = "version https://git-lfs".getBytes(UTF_8);
+  static final int MAX_BYTES = 128 << 20; // the largest today has 35 million
+  private static final int MOST_MERGES = 2 * Vocabulary.MOST_TOKENS;
+  private static final int MOST_AROUND = 1 << 10;
+  private static final int MOST_VALUES = 1 << 16; // of the steps, and of what an added token says
   private static final String GPT2_PATTERN =
       "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -92,11 +91,6 @@ final class TokenizerJson {
 
   TokenizerJson() {}
 
-  /** One reading of one file; whatever it throws is turned into a sentence that names the file. */
-  private interface Reading {
-    void run(BufferedReader in) throws IOException;
-  }
-
   /**
    * Reads a tokenizer.json.
    *
@@ -104,7 +98,14 @@ final class TokenizerJson {
    */
   static TokenizerJson readJson(Path file) throws CheckpointException {
     TokenizerJson tokenizer = new TokenizerJson();
-    read(file, tokenizer::readTokenizerJson);
+    read(
+        file,
+        in ->
+            in.json(
+                json -> {
+                  tokenizer.readTokenizerJson(json);
+                  return tokenizer;
+                }));
     return tokenizer;
   }
 
@@ -117,8 +118,15 @@ final class TokenizerJson {
    */
   static TokenizerJson readPair(Path vocab, Path merges) throws CheckpointException {
     TokenizerJson tokenizer = new TokenizerJson();
-    read(vocab, in -> readVocab(parser(in), tokenizer.vocab));
-    read(merges, tokenizer::readMergesTxt);
+    read(
+        vocab,
+        in ->
+            in.json(
+                json -> {
+                  readVocab(json, tokenizer.vocab);
+                  return tokenizer;
+                }));
+    read(merges, in -> in.lines(tokenizer::readMerge));
     tokenizer.beByteLevel(false);
     return tokenizer;
   }
@@ -134,10 +142,9 @@ final class TokenizerJson {
     read(
         file,
         in -> {
-          int id = 0;
-          for (String line = in.readLine(); line != null; line = in.readLine()) {
-            tokenizer.addToken(line, id++); // of two that are the same the later counts, as there
-          }
+          int[] id = {0};
+          // of two that are the same the later counts, as there
+          in.lines(line -> tokenizer.addToken(line, id[0]++));
         });
     return tokenizer;
   }
@@ -160,14 +167,23 @@ final class TokenizerJson {
   /** Gives a token an id in the model's vocabulary, whatever had it before. */
   void addToken(String token, int id) {
     vocab.put(token, id);
+    checkSize();
+  }
+
+  private void checkSize() {
+    if (vocab.size() > Vocabulary.MOST_TOKENS) {
+      throw new IllegalArgumentException("more than %d tokens".formatted(Vocabulary.MOST_TOKENS));
+    }
   }
 
   /** Gives the next id of a Unigram model to a piece. */
   void addPiece(String piece, double score) {
     if (vocab.put(piece, scores.size()) != null) {
-      throw new IllegalArgumentException("token \"%s\" appears twice".formatted(piece));
+      throw new IllegalArgumentException(
+          "token \"%s\" appears twice".formatted(StrictJson.shown(piece)));
     }
     scores.add(score);
+    checkSize();
   }
 
   /** A setting of the model, such as unk_token. */
@@ -244,13 +260,13 @@ final class TokenizerJson {
   int unknown() {
     if (model == Model.UNIGRAM) {
       JsonElement id = settings.get("unk_id");
-      return id == null || id.isJsonNull() ? -1 : id.getAsInt();
+      return id == null || id.isJsonNull() ? -1 : JsonValue.whole(id, "unk_id");
     }
     JsonElement unknown = settings.get("unk_token");
     if (unknown == null || unknown.isJsonNull()) {
       return -1;
     }
-    Integer id = vocab.get(unknown.getAsString());
+    Integer id = vocab.get(JsonValue.text(unknown, "unk_token"));
     if (id == null) {
       throw new IllegalArgumentException(
           "unk_token %s is not in the vocabulary".formatted(unknown));
@@ -260,8 +276,7 @@ final class TokenizerJson {
 
   /** Whether what the model does not know is spelled in tokens of one byte. */
   boolean hasByteFallback() {
-    JsonElement fallback = settings.get("byte_fallback");
-    return fallback != null && !fallback.isJsonNull() && fallback.getAsBoolean();
+    return JsonValue.flag(settings, "byte_fallback", false);
   }
 
   /**
@@ -286,29 +301,39 @@ final class TokenizerJson {
     if (step.isJsonNull()) {
       return;
     }
-    JsonObject object = step.getAsJsonObject();
+    JsonObject object = JsonValue.object(step, "a step of its post_processor");
     String type = type(object);
     switch (type) {
       case "ByteLevel" -> {} // only trims the places of tokens
       case "Sequence" ->
-          object.getAsJsonArray("processors").forEach(one -> around(one, front, behind));
+          JsonValue.array(object.get("processors"), "processors")
+              .forEach(one -> around(one, front, behind));
       case "BertProcessing", "RobertaProcessing" -> {
-        front.addFirst(object.getAsJsonArray("cls").get(0).getAsString());
-        behind.add(object.getAsJsonArray("sep").get(0).getAsString());
+        JsonArray cls = JsonValue.array(object.get("cls"), "cls");
+        front.addFirst(JsonValue.text(cls.isEmpty() ? null : cls.get(0), "the token in cls"));
+        JsonArray sep = JsonValue.array(object.get("sep"), "sep");
+        behind.add(JsonValue.text(sep.isEmpty() ? null : sep.get(0), "the token in sep"));
       }
       case "TemplateProcessing" -> {
         List<String> before = new ArrayList<>();
         List<String> side = before;
-        JsonObject known = object.getAsJsonObject("special_tokens");
-        for (JsonElement part : object.getAsJsonArray("single")) {
-          JsonObject special = part.getAsJsonObject().getAsJsonObject("SpecialToken");
-          if (special == null) { // the text
+        for (JsonElement part : JsonValue.array(object.get("single"), "single")) {
+          JsonObject one = JsonValue.object(part, "a part of single");
+          if (!one.has("SpecialToken")) { // the text
             side = behind;
-          } else {
-            for (JsonElement token :
-                known.getAsJsonObject(special.get("id").getAsString()).getAsJsonArray("tokens")) {
-              side.add(token.getAsString());
-            }
+            continue;
+          }
+          JsonObject special = JsonValue.object(one.get("SpecialToken"), "SpecialToken");
+          String name = JsonValue.text(special.get("id"), "id of SpecialToken");
+          JsonObject known = JsonValue.object(object.get("special_tokens"), "special_tokens");
+          JsonObject token = JsonValue.object(known.get(name), "its special token " + name);
+          for (JsonElement spelling : JsonValue.array(token.get("tokens"), "tokens")) {
+            side.add(JsonValue.text(spelling, "one of tokens"));
+          }
+          if (side.size() > MOST_AROUND) {
+            throw new IllegalArgumentException(
+                "its post_processor puts more than %d tokens %s"
+                    .formatted(MOST_AROUND, side == before ? "in front" : "behind"));
           }
         }
         front.addAll(0, before);
@@ -420,7 +445,7 @@ final class TokenizerJson {
         preTokenizer,
         step -> {
           JsonElement scheme = step.get("prepend_scheme");
-          if (scheme != null && scheme.getAsString().equals("first")) {
+          if (scheme != null && scheme.equals(new JsonPrimitive("first"))) {
             step.addProperty("prepend_scheme", "never");
             differ[0] = true;
           }
@@ -487,8 +512,8 @@ final class TokenizerJson {
     return type(step).equals("Split")
         && step.get("pattern") instanceof JsonObject pattern
         && pattern.has("Regex")
-        && pattern.get("Regex").getAsString().equals(GPT2_PATTERN)
-        && step.get("behavior").getAsString().equals("Isolated")
+        && new JsonPrimitive(GPT2_PATTERN).equals(pattern.get("Regex"))
+        && new JsonPrimitive("Isolated").equals(step.get("behavior"))
         && !flag(step, "invert", false);
   }
 
@@ -523,61 +548,44 @@ final class TokenizerJson {
     return (done == 0 ? out.append(text) : out.append(text, done, text.length())).append('"');
   }
 
-  private static void read(Path file, Reading reading) throws CheckpointException {
-    refusePointer(file);
-    try (BufferedReader in = Files.newBufferedReader(file, UTF_8)) {
-      reading.run(in);
-    } catch (CharacterCodingException e) {
-      throw new CheckpointException(file + ": not UTF-8 text, so not a tokenizer", e);
+  /** What is made of one file; whatever it throws becomes a sentence that names the file. */
+  private interface Reading {
+    void run(InputFile in) throws CheckpointException;
+  }
+
+  private static void read(Path path, Reading reading) throws CheckpointException {
+    InputFile file = InputFile.read(path, MAX_BYTES, "a tokenizer");
+    try {
+      reading.run(file);
     } catch (CheckpointException e) {
-      throw e;
-    } catch (IOException
-        | IllegalStateException
-        | IllegalArgumentException
-        | JsonParseException e) {
-      // the parser's messages go on with a link, and tell programmers to be lenient
-      String message = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
-      message = message.replaceFirst("Use JsonReader.* to accept malformed", "malformed");
-      throw new CheckpointException("%s: not a usable tokenizer: %s".formatted(file, message), e);
+      String message = String.valueOf(e.getMessage());
+      throw message.startsWith(path.toString())
+          ? e
+          : new CheckpointException("%s: not a usable tokenizer: %s".formatted(path, message), e);
+    } catch (IllegalArgumentException | IllegalStateException | UnsupportedOperationException e) {
+      throw new CheckpointException(
+          "%s: not a usable tokenizer: %s".formatted(path, e.getMessage()), e);
     }
   }
 
-  /** Refuses what Git leaves in the place of a large file that was not fetched. */
-  static void refusePointer(Path file) throws CheckpointException {
-    byte[] begin = new byte[LFS_POINTER.length];
-    try (InputStream in = Files.newInputStream(file)) {
-      if (in.readNBytes(begin, 0, begin.length) == begin.length
-          && Arrays.equals(begin, LFS_POINTER)) {
-        throw new CheckpointException(
-            "%s is a pointer of Git LFS, not the file: get it with git lfs pull".formatted(file));
-      }
-    } catch (CheckpointException e) {
-      throw e;
-    } catch (IOException e) {
-      throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
-    }
+  private static JsonElement part(JsonReader json, String what) throws IOException {
+    return StrictJson.tree(json, what, MOST_VALUES);
   }
 
-  private static JsonReader parser(BufferedReader in) {
-    return new JsonReader(in);
-  }
-
-  private void readTokenizerJson(BufferedReader in) throws IOException {
-    JsonReader json = parser(in);
-    json.beginObject();
+  private void readTokenizerJson(JsonReader json) throws IOException {
+    StrictJson.beginObject(json, "it");
     while (json.hasNext()) {
       switch (json.nextName()) {
         case "added_tokens" -> readAddedTokens(json);
-        case "normalizer" -> normalizer = JsonParser.parseReader(json);
-        case "pre_tokenizer" -> preTokenizer = JsonParser.parseReader(json);
-        case "post_processor" -> postProcessor = JsonParser.parseReader(json);
-        case "decoder" -> decoder = JsonParser.parseReader(json);
+        case "normalizer" -> normalizer = part(json, "its normalizer");
+        case "pre_tokenizer" -> preTokenizer = part(json, "its pre_tokenizer");
+        case "post_processor" -> postProcessor = part(json, "its post_processor");
+        case "decoder" -> decoder = part(json, "its decoder");
         case "model" -> readModel(json);
         default -> json.skipValue();
       }
     }
     json.endObject();
-    var _ = json.peek(); // refuses whatever follows the document
     if (!hasVocab || (model == Model.BPE && !hasMerges)) {
       throw new IllegalArgumentException(
           "it has no %s, as a tokenizer of the kind %s must"
@@ -589,7 +597,8 @@ final class TokenizerJson {
     }
     for (String affix : List.of("continuing_subword_prefix", "end_of_word_suffix")) {
       JsonElement value = settings.get(affix);
-      boolean isGiven = value != null && !value.isJsonNull() && !value.getAsString().isEmpty();
+      boolean isGiven =
+          value != null && !value.isJsonNull() && !JsonValue.text(value, affix).isEmpty();
       if (isGiven && isByteLevel()) {
         throw new IllegalArgumentException("its %s is not empty, as in GPT-2".formatted(affix));
       }
@@ -644,14 +653,15 @@ final class TokenizerJson {
             var _ = new Charsmap(ByteBuffer.wrap(base64(one)));
           }
           if (one.get("pattern") instanceof JsonObject pattern && pattern.has("Regex")) {
-            SafePattern.check(pattern.get("Regex").getAsString());
+            SafePattern.check(JsonValue.text(pattern.get("Regex"), "Regex"));
           }
         });
   }
 
   private static byte[] base64(JsonObject step) {
     JsonElement map = step.get("precompiled_charsmap");
-    return Base64.getDecoder().decode(map == null || map.isJsonNull() ? "" : map.getAsString());
+    return Base64.getDecoder()
+        .decode(map == null || map.isJsonNull() ? "" : JsonValue.text(map, "precompiled_charsmap"));
   }
 
   /** The types of the steps in {@code step}. */
@@ -666,7 +676,7 @@ final class TokenizerJson {
     if (step.isJsonNull()) {
       return;
     }
-    JsonObject object = step.getAsJsonObject();
+    JsonObject object = JsonValue.object(step, "one of its steps");
     if (!type(object).equals("Sequence")) {
       action.accept(object);
       return;
@@ -679,21 +689,24 @@ final class TokenizerJson {
   }
 
   private static String type(JsonObject step) {
-    return step.has("type") ? step.get("type").getAsString() : "untyped";
+    return step.has("type") ? JsonValue.text(step.get("type"), "the type of a step") : "untyped";
   }
 
   private void readAddedTokens(JsonReader json) throws IOException {
     json.beginArray();
     while (json.hasNext()) {
-      JsonObject token = JsonParser.parseReader(json).getAsJsonObject();
-      if (!token.has("id") || !token.has("content")) {
-        throw new IllegalArgumentException("an added token lacks its id or content: " + token);
-      }
+      JsonObject token = JsonValue.object(part(json, "an added token"), "an added token");
+      String content = JsonValue.text(token.get("content"), "content of an added token");
       boolean special = flag(token, "special", false);
+      if (added.size() == Vocabulary.MOST_TOKENS) {
+        throw new IllegalArgumentException(
+            "more than %d added tokens".formatted(Vocabulary.MOST_TOKENS));
+      }
       added.add(
           new AddedToken(
-              token.get("content").getAsString(),
-              token.get("id").getAsInt(),
+              content,
+              JsonValue.whole(
+                  token.get("id"), "id of added token \"%s\"".formatted(StrictJson.shown(content))),
               special,
               flag(token, "single_word", false),
               flag(token, "lstrip", false),
@@ -704,7 +717,7 @@ final class TokenizerJson {
   }
 
   private static boolean flag(JsonObject token, String name, boolean otherwise) {
-    return token.has(name) ? token.get(name).getAsBoolean() : otherwise;
+    return JsonValue.flag(token, name, otherwise);
   }
 
   private void readModel(JsonReader json) throws IOException {
@@ -722,12 +735,12 @@ final class TokenizerJson {
         }
         case "merges" -> readMerges(json);
         case "type" -> {
-          model = Model.named(json.nextString());
+          model = Model.named(StrictJson.string(json, "its model's type"));
           hasType = true;
         }
         default -> {
           if (MODEL_SETTINGS.contains(name)) {
-            settings.add(name, JsonParser.parseReader(json));
+            settings.add(name, part(json, name));
           } else if (name.equals("dropout") && json.peek() != JsonToken.NULL) {
             hasDropout = json.nextDouble() > 0;
           } else {
@@ -749,18 +762,16 @@ final class TokenizerJson {
     json.beginArray();
     while (json.hasNext()) {
       json.beginArray();
-      addPiece(json.nextString(), json.nextDouble());
+      addPiece(
+          StrictJson.string(json, "a piece of its model"),
+          JsonValue.real(part(json, "a score"), "the score of a piece"));
       json.endArray();
-      if (vocab.size() > TokenTable.MAX_ID) {
-        throw new IllegalArgumentException("more than %d tokens".formatted(TokenTable.MAX_ID));
-      }
     }
     json.endArray();
   }
 
   private static void readVocab(JsonReader json, Map<String, Integer> vocab) throws IOException {
     readVocabObject(json, vocab);
-    var _ = json.peek(); // refuses whatever follows the document
   }
 
   private static void readVocabObject(JsonReader json, Map<String, Integer> vocab)
@@ -768,11 +779,21 @@ final class TokenizerJson {
     json.beginObject();
     while (json.hasNext()) {
       String token = json.nextName();
-      if (vocab.put(token, json.nextInt()) != null) {
-        throw new IllegalArgumentException("token \"%s\" appears twice".formatted(token));
+      // an int at once, since there are many; all else goes where it is named
+      String digits = json.peek() == JsonToken.NUMBER ? json.nextString() : null;
+      Long id = digits == null ? null : StrictJson.wholeNumber(digits);
+      if (id == null || id.intValue() != id) {
+        JsonElement given =
+            digits == null ? part(json, "an id") : new JsonPrimitive(new BigDecimal(digits));
+        var _ = JsonValue.whole(given, "the id of token \"%s\"".formatted(StrictJson.shown(token)));
+        throw new AssertionError(given);
       }
-      if (vocab.size() > TokenTable.MAX_ID) {
-        throw new IllegalArgumentException("more than %d tokens".formatted(TokenTable.MAX_ID));
+      if (vocab.put(token, id.intValue()) != null) {
+        throw new IllegalArgumentException(
+            "token \"%s\" appears twice".formatted(StrictJson.shown(token)));
+      }
+      if (vocab.size() > Vocabulary.MOST_TOKENS) {
+        throw new IllegalArgumentException("more than %d tokens".formatted(Vocabulary.MOST_TOKENS));
       }
     }
     json.endObject();
@@ -784,23 +805,21 @@ final class TokenizerJson {
     while (json.hasNext()) {
       if (json.peek() == JsonToken.BEGIN_ARRAY) {
         json.beginArray();
-        String left = json.nextString();
-        addMerge(left + " " + json.nextString());
+        String left = StrictJson.string(json, "a part of a merge");
+        addMerge(left + " " + StrictJson.string(json, "a part of a merge"));
         json.endArray();
       } else {
-        addMerge(json.nextString());
+        addMerge(StrictJson.string(json, "a merge"));
       }
     }
     json.endArray();
     hasMerges = true;
   }
 
-  private void readMergesTxt(BufferedReader in) throws IOException {
-    for (String line = in.readLine(); line != null; line = in.readLine()) {
-      // only the header: "# #" and the like are merges
-      if (!line.isEmpty() && !line.startsWith("#version")) {
-        addMerge(line);
-      }
+  private void readMerge(String line) {
+    // only the header: "# #" and the like are merges
+    if (!line.isEmpty() && !line.startsWith("#version")) {
+      addMerge(line);
     }
   }
 
@@ -809,8 +828,11 @@ final class TokenizerJson {
     if (space < 1 || space != merge.lastIndexOf(' ') || space == merge.length() - 1) {
       throw new IllegalArgumentException(
           "merge %d, \"%s\", is not two tokens with a space between"
-              .formatted(merges.size() + 1, merge));
+              .formatted(merges.size() + 1, StrictJson.shown(merge)));
     }
     merges.add(merge);
+    if (merges.size() > MOST_MERGES) {
+      throw new IllegalArgumentException("more than %d merges".formatted(MOST_MERGES));
+    }
   }
 }

@@ -1,16 +1,13 @@
 package dev.loupe.text;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import com.google.gson.JsonParseException;
-import com.google.gson.JsonParser;
 import com.google.gson.JsonPrimitive;
 import dev.loupe.weights.CheckpointException;
-import java.io.IOException;
-import java.nio.charset.CharacterCodingException;
+import dev.loupe.weights.InputFile;
+import dev.loupe.weights.JsonValue;
+import dev.loupe.weights.StrictJson;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -37,7 +34,7 @@ final class TokenizerSettings {
   static final String ADDED = "added_tokens.json";
   private static final String DECODER = "added_tokens_decoder";
   private static final String MODEL_CONFIG = "config.json";
-  private static final int MAX_BYTES = 64 << 20;
+  private static final int MAX_BYTES = 32 << 20;
   private static final List<String> EXTRA =
       List.of("extra_special_tokens", "additional_special_tokens");
 
@@ -139,25 +136,7 @@ final class TokenizerSettings {
     if (!Files.exists(file)) {
       return new JsonObject();
     }
-    TokenizerJson.refusePointer(file);
-    try {
-      if (Files.size(file) > MAX_BYTES) {
-        throw new CheckpointException("%s is too large for settings".formatted(file));
-      }
-      JsonElement json = JsonParser.parseString(Files.readString(file, UTF_8));
-      if (!json.isJsonObject()) {
-        throw new CheckpointException(file + " is not a JSON object");
-      }
-      return json.getAsJsonObject();
-    } catch (CharacterCodingException e) {
-      throw new CheckpointException(file + " is not UTF-8 text", e);
-    } catch (JsonParseException | StackOverflowError e) {
-      throw new CheckpointException(file + " is not valid JSON", e);
-    } catch (CheckpointException e) {
-      throw e;
-    } catch (IOException e) {
-      throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
-    }
+    return InputFile.read(file, MAX_BYTES, "settings").object();
   }
 
   private static @Nullable String text(JsonObject json, String name, Path file)
@@ -166,10 +145,11 @@ final class TokenizerSettings {
     if (value == null || value.isJsonNull()) {
       return null;
     }
-    if (!value.isJsonPrimitive() || !value.getAsJsonPrimitive().isString()) {
-      throw new CheckpointException("%s: %s is not a string".formatted(file, name));
+    try {
+      return JsonValue.text(value, name);
+    } catch (IllegalArgumentException e) {
+      throw new CheckpointException("%s: %s".formatted(file, e.getMessage()), e);
     }
-    return value.getAsString();
   }
 
   private void readDecoder(Path file) throws CheckpointException {
@@ -199,15 +179,18 @@ final class TokenizerSettings {
     readNamed(object(map), map);
     addedFile = ADDED;
     Path tokens = folder.resolve(ADDED);
+    Set<String> contents = new HashSet<>();
+    named().forEach(token -> contents.add(token.token.content()));
     for (Map.Entry<String, JsonElement> entry : object(tokens).entrySet()) {
       String content = entry.getKey();
-      boolean special = named().stream().anyMatch(token -> token.token.content().equals(content));
+      boolean special = contents.contains(content);
       int id;
       try {
-        id = entry.getValue().getAsInt();
-      } catch (RuntimeException e) { // Gson's for what is no number
-        throw new CheckpointException(
-            "%s: \"%s\" has no id that makes sense".formatted(tokens, content), e);
+        id =
+            JsonValue.whole(
+                entry.getValue(), "the id of \"%s\"".formatted(StrictJson.shown(content)));
+      } catch (IllegalArgumentException e) {
+        throw new CheckpointException("%s: %s".formatted(tokens, e.getMessage()), e);
       }
       if (added.put(id, AddedToken.plain(content, id, special)) != null) {
         throw new CheckpointException("%s gives id %d twice".formatted(tokens, id));
@@ -240,7 +223,7 @@ final class TokenizerSettings {
     boolean isToken = value.isJsonObject() && value.getAsJsonObject().has("content");
     if (isText || isToken) { // add_bos_token and the like are neither
       AddedToken token =
-          isText ? AddedToken.plain(value.getAsString(), -1, true) : token(value, -1, true);
+          isText ? AddedToken.plain(JsonValue.text(value, role), -1, true) : token(value, -1, true);
       Named given = new Named(role, token, String.valueOf(file.getFileName()));
       if (EXTRA.contains(role)) {
         others.put(token.content(), given);
@@ -251,10 +234,10 @@ final class TokenizerSettings {
   }
 
   private static AddedToken token(JsonElement json, int id, boolean isNamed) {
-    JsonObject token = json.getAsJsonObject();
+    JsonObject token = JsonValue.object(json, "a token");
     boolean special = isNamed || flag(token, "special", false);
     return new AddedToken(
-        token.get("content").getAsString(),
+        JsonValue.text(token.get("content"), "content of a token"),
         id,
         special,
         flag(token, "single_word", false),
@@ -264,8 +247,7 @@ final class TokenizerSettings {
   }
 
   private static boolean flag(JsonObject json, String name, boolean otherwise) {
-    JsonElement value = json.get(name);
-    return (value == null || value.isJsonNull()) ? otherwise : value.getAsBoolean();
+    return JsonValue.flag(json, name, otherwise);
   }
 
   /** The class that transformers opens the tokenizer with, without {@code Fast}; perhaps empty. */
@@ -305,12 +287,12 @@ final class TokenizerSettings {
 
   boolean flag(String name, boolean otherwise) {
     followed.add(name);
-    return flag(config, name, otherwise);
+    return has(name) ? JsonValue.flag(config.get(name), FILE_NAME + ": " + name) : otherwise;
   }
 
   int whole(String name, int otherwise) {
     followed.add(name);
-    return has(name) ? config.get(name).getAsInt() : otherwise;
+    return has(name) ? JsonValue.whole(config.get(name), FILE_NAME + ": " + name) : otherwise;
   }
 
   /**

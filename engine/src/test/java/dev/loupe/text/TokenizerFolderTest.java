@@ -266,7 +266,7 @@ class TokenizerFolderTest {
     assertRefused("spiece.model", "empty");
     Files.writeString(
         folder.resolve("spiece.model"), "version https://git-lfs.github.com/spec/v1\n");
-    assertRefused("spiece.model", "pointer of Git LFS");
+    assertRefused("spiece.model", "Git LFS pointer");
     Files.delete(folder.resolve("spiece.model"));
     Files.write(folder.resolve("vocab.txt"), new byte[] {'a', (byte) 0xFF, '\n'});
     assertRefused("vocab.txt", "not UTF-8");

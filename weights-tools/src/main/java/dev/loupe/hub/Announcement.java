@@ -1,5 +1,7 @@
 package dev.loupe.hub;
 
+import dev.loupe.weights.StrictJson;
+import java.io.IOException;
 import java.net.http.HttpHeaders;
 import java.util.Locale;
 import java.util.OptionalLong;
@@ -13,7 +15,7 @@ final class Announcement {
   /**
    * @param hub whether the hub itself speaks: another host's ETag need not be a hash of the content
    */
-  void hear(HttpHeaders headers, boolean hub) {
+  void hear(HttpHeaders headers, boolean hub) throws IOException {
     if (!hub) {
       return;
     }
@@ -33,11 +35,23 @@ final class Announcement {
     return hash.matches(RemoteFile.HASH) ? hash : null;
   }
 
-  static OptionalLong number(HttpHeaders headers, String name) {
-    String value = headers.firstValue(name).orElse("");
-    return value.matches("[0-9]{1,18}")
-        ? OptionalLong.of(Long.parseLong(value))
-        : OptionalLong.empty();
+  /**
+   * A header's number of bytes.
+   *
+   * @throws IOException if the header is there and holds no such number: what it says must not be
+   *     taken for something else
+   */
+  static OptionalLong number(HttpHeaders headers, String name) throws IOException {
+    String value = headers.firstValue(name).orElse("").strip();
+    if (value.isEmpty()) {
+      return OptionalLong.empty();
+    }
+    if (!value.matches("[0-9]{1,18}")) {
+      throw new IOException(
+          "an answer announces %s \"%s\", which is no number of bytes"
+              .formatted(name, StrictJson.shown(value)));
+    }
+    return OptionalLong.of(Long.parseLong(value));
   }
 
   /** Whether no further answer need be asked for. */

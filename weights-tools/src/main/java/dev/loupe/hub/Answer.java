@@ -47,12 +47,12 @@ final class Answer implements AutoCloseable {
   }
 
   /** Bytes of the whole file, by the hub or else by the last answer. */
-  OptionalLong announcedSize() {
+  OptionalLong announcedSize() throws IOException {
     return announcement.size().isPresent() || status() != 200 ? announcement.size() : length();
   }
 
   /** Bytes of this answer's body, where it says so. */
-  OptionalLong length() {
+  OptionalLong length() throws IOException {
     return Announcement.number(headers(), "Content-Length");
   }
 

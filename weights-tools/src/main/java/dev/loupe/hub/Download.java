@@ -1,5 +1,6 @@
 package dev.loupe.hub;
 
+import dev.loupe.weights.FileFault;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedChannelException;
@@ -138,7 +139,7 @@ final class Download {
     } catch (ClosedChannelException e) {
       throw e; // an interrupt
     } catch (IOException e) {
-      throw new IOException("%s can't be written: %s".formatted(part, e.getMessage()), e);
+      throw new IOException("%s can't be written: %s".formatted(part, FileFault.of(e)), e);
     }
   }
 

@@ -2,12 +2,13 @@ package dev.loupe.hub;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import com.google.gson.JsonParseException;
-import com.google.gson.JsonParser;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.JsonValue;
+import dev.loupe.weights.StrictJson;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.lang.foreign.MemorySegment;
 import java.net.ConnectException;
 import java.net.URI;
 import java.net.http.HttpClient;
@@ -15,7 +16,6 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpTimeoutException;
 import java.nio.channels.UnresolvedAddressException;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HashSet;
 import java.util.OptionalLong;
@@ -89,24 +89,39 @@ public final class Hub implements AutoCloseable {
             .formatted(name.repository(), name.revision().replace("/", "%2F"));
     byte[] json = Retries.of(patience(), () -> small(path, name));
     try {
-      JsonObject info =
-          JsonParser.parseString(new String(json, StandardCharsets.UTF_8)).getAsJsonObject();
-      String commit = info.get("sha").getAsString();
-      Set<String> files = new HashSet<>();
-      for (JsonElement sibling : info.getAsJsonArray("siblings")) {
-        files.add(sibling.getAsJsonObject().get("rfilename").getAsString());
-      }
-      if (commit.matches("[0-9a-f]{7,64}")) {
-        return new Listing(commit, files);
-      }
-    } catch (JsonParseException
-        | IllegalStateException
-        | UnsupportedOperationException
-        | NullPointerException e) {
-      // said below: a page of a network that wants a login, a server of another kind
+      return listing(json);
+    } catch (CheckpointException | IllegalArgumentException e) {
+      // a page of a network that wants a login, a server of another kind
+      throw new IOException(
+          "%s answers for %s, but not as a hub does (%s): check its address"
+              .formatted(host(), name, e.getMessage()),
+          e);
     }
-    throw new IOException(
-        "%s answers for %s, but not as a hub does: check its address".formatted(host(), name));
+  }
+
+  /**
+   * What the hub's JSON lists.
+   *
+   * @throws IllegalArgumentException if it is no list of files
+   */
+  static Listing listing(byte[] json) throws CheckpointException {
+    String what = "its answer";
+    JsonElement answer =
+        StrictJson.parse(
+            what,
+            MemorySegment.ofArray(json),
+            in -> StrictJson.tree(in, what, StrictJson.MOST_VALUES));
+    JsonObject info = JsonValue.object(answer, what);
+    String commit = JsonValue.text(info.get("sha"), "sha");
+    if (!commit.matches("[0-9a-f]{7,64}")) {
+      throw new IllegalArgumentException("sha is \"%s\"".formatted(StrictJson.shown(commit)));
+    }
+    Set<String> files = new HashSet<>();
+    for (JsonElement sibling : JsonValue.array(info.get("siblings"), "siblings")) {
+      JsonObject file = JsonValue.object(sibling, "one of siblings");
+      files.add(JsonValue.text(file.get("rfilename"), "rfilename"));
+    }
+    return new Listing(commit, files);
   }
 
   private byte[] small(String path, ModelName name) throws IOException, InterruptedException {

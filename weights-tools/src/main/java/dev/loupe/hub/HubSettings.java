@@ -1,5 +1,6 @@
 package dev.loupe.hub;
 
+import dev.loupe.weights.InputFile;
 import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;
@@ -90,10 +91,10 @@ public record HubSettings(
     String named = set(env, "HF_TOKEN_PATH");
     Path folder = home(env, home);
     Path file = named != null ? path(named, home) : folder == null ? null : folder.resolve("token");
-    if (file == null || !Files.isRegularFile(file) || Files.size(file) > LONGEST_TOKEN) {
+    if (file == null || !Files.isRegularFile(file) || Files.size(file) == 0) {
       return Optional.empty();
     }
-    String token = Files.readString(file).strip();
+    String token = InputFile.read(file, LONGEST_TOKEN, "a token").text().strip();
     return token.isEmpty() ? Optional.empty() : Optional.of(checked(token, file.toString()));
   }
 

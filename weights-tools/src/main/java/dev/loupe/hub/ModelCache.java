@@ -1,5 +1,6 @@
 package dev.loupe.hub;
 
+import dev.loupe.weights.InputFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
@@ -83,8 +84,8 @@ public final class ModelCache {
     Path model = cache.resolve("models--" + name.repository().replace("/", "--"));
     Path ref = model.resolve("refs").resolve(name.revision());
     String commit = name.revision();
-    if (Files.isRegularFile(ref) && Files.size(ref) <= LONGEST_COMMIT) {
-      commit = Files.readString(ref).strip();
+    if (Files.isRegularFile(ref)) {
+      commit = InputFile.read(ref, LONGEST_COMMIT, "a commit").text().strip();
     }
     if (!commit.matches("[0-9A-Za-z]{1,64}")) {
       return Optional.empty();

@@ -1,13 +1,13 @@
 package dev.loupe.hub;
 
 import com.google.gson.JsonElement;
-import com.google.gson.JsonParseException;
-import com.google.gson.JsonParser;
+import com.google.gson.JsonObject;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.InputFile;
+import dev.loupe.weights.JsonValue;
 import dev.loupe.weights.Progress;
 import java.io.IOException;
-import java.nio.charset.CharacterCodingException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -66,7 +66,7 @@ public final class Pull {
       List.of("tokenizer_config.json", "added_tokens.json", "special_tokens_map.json");
 
   private static final String PLAIN_NAME = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}";
-  private static final long LONGEST_INDEX = 16 << 20;
+  private static final int LONGEST_INDEX = 16 << 20;
   private static final int AT_ONCE = 4;
   private static final int MOST_NAMED = 5;
   private static final long NEWS_MS = 100;
@@ -270,19 +270,15 @@ public final class Pull {
   private SortedSet<String> shardNames(Path index, String called) throws IOException {
     SortedSet<String> names = new TreeSet<>();
     try {
-      JsonElement map =
-          JsonParser.parseString(Files.readString(index)).getAsJsonObject().get("weight_map");
-      for (JsonElement shard : map.getAsJsonObject().asMap().values()) {
-        names.add(shard.getAsString());
+      JsonObject all = InputFile.read(index, LONGEST_INDEX, "an index").object();
+      JsonObject map = JsonValue.object(all.get("weight_map"), "weight_map");
+      for (JsonElement shard : map.asMap().values()) {
+        names.add(JsonValue.text(shard, "a shard's name"));
       }
       return names;
-    } catch (JsonParseException
-        | IllegalStateException
-        | UnsupportedOperationException
-        | NullPointerException
-        | CharacterCodingException e) {
+    } catch (CheckpointException | IllegalArgumentException e) {
       throw new CheckpointException(
-          "%s on %s is no index of shards".formatted(called, hub.host()), e);
+          "%s on %s is no index of shards: %s".formatted(called, hub.host(), e.getMessage()), e);
     }
   }
 

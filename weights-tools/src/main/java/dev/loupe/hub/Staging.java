@@ -1,10 +1,12 @@
 package dev.loupe.hub;
 
+import dev.loupe.weights.FileFault;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.channels.OverlappingFileLockException;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -53,9 +55,9 @@ final class Staging implements AutoCloseable {
         }
       }
     } catch (FileSystemException e) {
-      String reason =
-          e.getReason() == null ? "permission denied, or a file is in the way" : e.getReason();
-      throw new IOException("%s can't be written to: %s".formatted(target, reason), e);
+      String why =
+          e instanceof FileAlreadyExistsException ? "a file is in the way" : FileFault.of(e);
+      throw new IOException("%s can't be written to: %s".formatted(target, why), e);
     }
   }
 
@@ -102,7 +104,9 @@ final class Staging implements AutoCloseable {
       Files.move(part(file), name, StandardCopyOption.ATOMIC_MOVE);
     } catch (IOException e) {
       throw new IOException(
-          "%s can't be written: renaming %s failed".formatted(name, part(file)), e);
+          "%s can't be written: renaming %s failed: %s"
+              .formatted(name, part(file), FileFault.of(e)),
+          e);
     }
   }
 

@@ -39,12 +39,12 @@ final class Adapter {
 
   private final AdapterConfig config;
   private final Path folder;
-  private final MappedFile file;
+  private final InputFile file;
   private final List<String> notes = new ArrayList<>();
   private final Map<String, Factors> changes = new LinkedHashMap<>(); // by module
   private final Map<String, CheckpointReader.Entry> whole = new LinkedHashMap<>(); // by tensor
 
-  private Adapter(AdapterConfig config, Path folder, MappedFile file) {
+  private Adapter(AdapterConfig config, Path folder, InputFile file) {
     this.config = config;
     this.folder = folder;
     this.file = file;
@@ -93,10 +93,10 @@ final class Adapter {
     return adapter;
   }
 
-  private static MappedFile weights(Path folder, Arena arena) throws CheckpointException {
+  private static InputFile weights(Path folder, Arena arena) throws CheckpointException {
     for (String name : WEIGHTS) {
       if (Files.exists(folder.resolve(name))) {
-        return MappedFile.open(folder.resolve(name), arena);
+        return InputFile.map(folder.resolve(name), arena);
       }
     }
     throw new CheckpointException(
@@ -181,7 +181,7 @@ final class Adapter {
     return folder;
   }
 
-  MappedFile file() {
+  InputFile file() {
     return file;
   }
 

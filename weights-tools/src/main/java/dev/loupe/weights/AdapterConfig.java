@@ -1,10 +1,8 @@
 package dev.loupe.weights;
 
-import com.google.gson.Gson;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import java.lang.foreign.Arena;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -90,23 +88,7 @@ final class AdapterConfig {
    * @throws CheckpointException if it isn't JSON
    */
   static AdapterConfig read(Path file) throws CheckpointException {
-    try (Arena arena = Arena.ofConfined()) {
-      MappedFile mapped = MappedFile.open(file, arena);
-      if (mapped.bytes().byteSize() > MAX_BYTES) {
-        throw new CheckpointException(
-            "%s has %d bytes, too many for an adapter's config"
-                .formatted(file, mapped.bytes().byteSize()));
-      }
-      JsonElement json =
-          StrictJson.parse(
-              file.toString(),
-              mapped.bytes(),
-              in -> new Gson().getAdapter(JsonElement.class).read(in));
-      if (!json.isJsonObject()) {
-        throw new CheckpointException(file + " is not an object");
-      }
-      return new AdapterConfig(file, json.getAsJsonObject());
-    }
+    return new AdapterConfig(file, InputFile.read(file, MAX_BYTES, "an adapter's config").object());
   }
 
   /** The base's name, as {@code OWNER/MODEL} or a path, with {@code @REVISION} if one is given. */

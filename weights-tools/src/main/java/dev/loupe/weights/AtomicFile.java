@@ -7,7 +7,6 @@ import java.nio.ByteBuffer;
 import java.nio.channels.ClosedChannelException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.SeekableByteChannel;
-import java.nio.file.AccessDeniedException;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.OpenOption;
@@ -94,11 +93,8 @@ public final class AtomicFile implements AutoCloseable {
       throws IOException {
     try {
       return FileChannel.open(path, options);
-    } catch (AccessDeniedException e) {
-      throw new IOException(target + " can't be written: permission denied", e);
     } catch (FileSystemException e) {
-      String reason = e.getReason() == null ? "its folder takes no new file" : e.getReason();
-      throw new IOException("%s can't be written: %s".formatted(target, reason), e);
+      throw new IOException("%s can't be written: %s".formatted(target, FileFault.of(e)), e);
     }
   }
 
@@ -152,7 +148,7 @@ public final class AtomicFile implements AutoCloseable {
     } catch (ClosedChannelException e) {
       throw e; // also how an interrupt of this thread shows
     } catch (IOException e) {
-      throw new IOException("%s can't be written: %s".formatted(named, e.getMessage()), e);
+      throw new IOException("%s can't be written: %s".formatted(named, FileFault.of(e)), e);
     }
   }
 
@@ -187,7 +183,9 @@ public final class AtomicFile implements AutoCloseable {
       try {
         Files.move(path, target, StandardCopyOption.ATOMIC_MOVE);
       } catch (IOException e) {
-        throw new IOException("%s can't be written: renaming %s failed".formatted(named, path), e);
+        throw new IOException(
+            "%s can't be written: renaming %s failed: %s".formatted(named, path, FileFault.of(e)),
+            e);
       }
     }
     committed = true;

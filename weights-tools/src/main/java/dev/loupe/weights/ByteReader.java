@@ -18,7 +18,7 @@ final class ByteReader {
   private static final ValueLayout.OfLong U64 =
       ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.LITTLE_ENDIAN);
 
-  private final MappedFile file;
+  private final InputFile file;
   private final String what;
   private long at;
   private final long end;
@@ -28,7 +28,7 @@ final class ByteReader {
    * @param begin of the stretch, within the file
    * @param end of the stretch, within the file
    */
-  ByteReader(MappedFile file, String what, long begin, long end) {
+  ByteReader(InputFile file, String what, long begin, long end) {
     if (begin < 0 || begin > end || end > file.bytes().byteSize()) {
       throw new IndexOutOfBoundsException("%d to %d of %s".formatted(begin, end, file.path()));
     }

@@ -1,6 +1,5 @@
 package dev.loupe.weights;
 
-import java.lang.foreign.Arena;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -22,26 +21,24 @@ final class CharacterVocabulary {
    * @throws CheckpointException if it is damaged or no such dict
    */
   static Vocabulary read(Path meta) throws CheckpointException {
-    try (Arena arena = Arena.ofConfined()) {
-      MappedFile file = MappedFile.open(meta, arena);
-      Object root = new PickleMachine(file, 0, file.bytes().byteSize(), new TorchObjects()).run();
-      Map<String, Object> characters =
-          TorchFile.dict(root)
-              .flatMap(dict -> TorchFile.dict(dict.get("itos")))
-              .orElseThrow(
-                  () ->
-                      new CheckpointException(
-                          meta + " has no dict itos, so no vocabulary of characters"));
-      List<Vocabulary.Token> tokens = new ArrayList<>(characters.size());
-      for (int id = 0; id < characters.size(); id++) {
-        if (!(characters.get(Integer.toString(id)) instanceof String text) || text.isEmpty()) {
-          throw new CheckpointException(
-              "%s: its itos has no text for id %d of %d".formatted(meta, id, characters.size()));
-        }
-        tokens.add(new Vocabulary.Token(spelled(text), Vocabulary.Kind.NORMAL));
+    InputFile file = InputFile.read(meta, PickleMachine.MAX_BYTES, "a list of characters");
+    Object root = new PickleMachine(file, 0, file.bytes().byteSize(), new TorchObjects()).run();
+    Map<String, Object> characters =
+        TorchFile.dict(root)
+            .flatMap(dict -> TorchFile.dict(dict.get("itos")))
+            .orElseThrow(
+                () ->
+                    new CheckpointException(
+                        meta + " has no dict itos, so no vocabulary of characters"));
+    List<Vocabulary.Token> tokens = new ArrayList<>(characters.size());
+    for (int id = 0; id < characters.size(); id++) {
+      if (!(characters.get(Integer.toString(id)) instanceof String text) || text.isEmpty()) {
+        throw new CheckpointException(
+            "%s: its itos has no text for id %d of %d".formatted(meta, id, characters.size()));
       }
-      return new Vocabulary(tokens, List.of());
+      tokens.add(new Vocabulary.Token(spelled(text), Vocabulary.Kind.NORMAL));
     }
+    return new Vocabulary(tokens, List.of());
   }
 
   private static String spelled(String text) {

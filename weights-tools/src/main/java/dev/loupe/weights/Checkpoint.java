@@ -49,7 +49,7 @@ public final class Checkpoint implements AutoCloseable {
   private final Path source;
   private final Arena arena;
   private final Gpt2Config config;
-  private final List<MappedFile> files;
+  private final List<InputFile> files;
   private final Map<String, StoredTensor> tensors;
   private final List<String> ignored;
   private final Optional<Vocabulary> vocabulary;
@@ -67,7 +67,7 @@ public final class Checkpoint implements AutoCloseable {
     this.source = source;
     this.arena = arena;
     this.adapter = Optional.ofNullable(adapter).map(Adapter::folder);
-    List<MappedFile> all = new ArrayList<>(contents.files());
+    List<InputFile> all = new ArrayList<>(contents.files());
     if (adapter != null) {
       all.add(adapter.file());
     }
@@ -176,11 +176,7 @@ public final class Checkpoint implements AutoCloseable {
   }
 
   private static boolean differ(StoredTensor a, StoredTensor b) {
-    try (Arena one = Arena.ofConfined()) {
-      return a.dtype() == b.dtype()
-          ? a.data(one).mismatch(b.data(one)) != -1
-          : Comparison.of(a, b, a.name()).at() >= 0;
-    }
+    return a.dtype() == b.dtype() ? !a.isSameAs(b) : Comparison.of(a, b, a.name()).at() >= 0;
   }
 
   private void noteIgnored(Anchor anchor, List<String> to) {
@@ -242,7 +238,7 @@ public final class Checkpoint implements AutoCloseable {
     Arena arena = Arena.ofShared();
     boolean opened = false;
     try {
-      MappedFile file = MappedFile.open(locate(base), arena);
+      InputFile file = InputFile.map(locate(base), arena);
       CheckpointReader.Contents contents = readerOf(file).read(file, arena);
       Checkpoint checkpoint =
           new Checkpoint(
@@ -397,7 +393,7 @@ public final class Checkpoint implements AutoCloseable {
     return found;
   }
 
-  private static CheckpointReader readerOf(MappedFile file) {
+  private static CheckpointReader readerOf(InputFile file) {
     for (CheckpointReader format : CheckpointReader.FORMATS) {
       if (format.recognises(file)) {
         return format;
@@ -564,7 +560,7 @@ public final class Checkpoint implements AutoCloseable {
 
   /** The files that hold the weights: one, or the shards in the order of their names. */
   public List<Path> files() {
-    return files.stream().map(MappedFile::path).toList();
+    return files.stream().map(InputFile::path).toList();
   }
 
   /** Bytes of the weight files. */
@@ -601,7 +597,7 @@ public final class Checkpoint implements AutoCloseable {
     }
     byte[] chunk = new byte[DIGEST_CHUNK];
     long done = 0;
-    for (MappedFile file : files) {
+    for (InputFile file : files) {
       long size = file.bytes().byteSize();
       for (long at = 0; at < size; at += chunk.length) {
         int n = (int) Math.min(chunk.length, size - at);
@@ -612,6 +608,42 @@ public final class Checkpoint implements AutoCloseable {
       }
     }
     return HexFormat.of().formatHex(digest.digest());
+  }
+
+  /**
+   * That no other program has written to the weights' files since they were opened. What was
+   * computed from files that were is worth nothing.
+   *
+   * @throws CheckpointException if one has; the message names the file
+   */
+  public void checkUnchanged() throws CheckpointException {
+    for (InputFile file : files) {
+      file.checkUnchanged();
+    }
+  }
+
+  /**
+   * What an error of the virtual machine means. Where a mapped file is cut, reading what was behind
+   * the cut gives one.
+   *
+   * @return that a file changed, if one did; otherwise an exception that says so much
+   */
+  public CheckpointException unreadable(InternalError e) {
+    try {
+      checkUnchanged();
+    } catch (CheckpointException changed) {
+      changed.addSuppressed(e);
+      return changed;
+    }
+    return new CheckpointException(
+        "%s could not be read from disk or network: %s"
+            .formatted(files.isEmpty() ? source : files.getFirst().path(), e.getMessage()),
+        e);
+  }
+
+  /** Whether this is what Java throws where a page of a mapped file can't be read. */
+  public static boolean isUnreadablePage(InternalError e) {
+    return String.valueOf(e.getMessage()).contains("unsafe memory access");
   }
 
   /** Unmaps the files. Waits for nobody: whoever reads a tensor then gets an exception. */

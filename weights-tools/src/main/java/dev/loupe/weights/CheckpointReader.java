@@ -46,7 +46,7 @@ interface CheckpointReader {
   }
 
   /** Whether the file's content is in this format, however the file is called. */
-  boolean recognises(MappedFile file);
+  boolean recognises(InputFile file);
 
   /**
    * Reads the file's table of contents, not the weights.
@@ -54,7 +54,7 @@ interface CheckpointReader {
    * @param arena keeps what the tensors are views of
    * @throws CheckpointException if the file is damaged
    */
-  Contents read(MappedFile file, Arena arena) throws CheckpointException;
+  Contents read(InputFile file, Arena arena) throws CheckpointException;
 
   /**
    * What is in a checkpoint.
@@ -69,7 +69,7 @@ interface CheckpointReader {
   record Contents(
       Gpt2Config config,
       List<Entry> tensors,
-      List<MappedFile> files,
+      List<InputFile> files,
       Optional<Vocabulary> vocabulary,
       List<String> notes,
       Optional<HfConfig> hf) {
@@ -77,19 +77,19 @@ interface CheckpointReader {
     Contents(
         Gpt2Config config,
         List<Entry> tensors,
-        List<MappedFile> files,
+        List<InputFile> files,
         Optional<Vocabulary> vocabulary,
         List<String> notes) {
       this(config, tensors, files, vocabulary, notes, Optional.empty());
     }
 
     /** Of a format that says all about the model and nothing about its tokenizer. */
-    Contents(Gpt2Config config, List<Entry> tensors, List<MappedFile> files) {
+    Contents(Gpt2Config config, List<Entry> tensors, List<InputFile> files) {
       this(config, tensors, files, Optional.empty(), List.of());
     }
 
     /** Of Hugging Face's formats. */
-    Contents(HfConfig hf, List<Entry> tensors, List<MappedFile> files) {
+    Contents(HfConfig hf, List<Entry> tensors, List<InputFile> files) {
       this(hf.config(), tensors, files, Optional.empty(), hf.notes(), Optional.of(hf));
     }
   }

@@ -7,7 +7,6 @@ import com.google.gson.JsonObject;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
 import java.io.IOException;
-import java.lang.foreign.Arena;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -123,17 +122,8 @@ final class ConfigJson {
    * @throws CheckpointException if it isn't one, or describes what isn't a GPT-2 decoder
    */
   static HfConfig read(Path file) throws CheckpointException {
-    try (Arena arena = Arena.ofConfined()) {
-      MappedFile mapped = MappedFile.open(file, arena);
-      if (mapped.bytes().byteSize() > MAX_BYTES) {
-        throw new CheckpointException(
-            "%s has %d bytes, too many for a model's config"
-                .formatted(file, mapped.bytes().byteSize()));
-      }
-      Map<String, Value> values =
-          StrictJson.parse(file.toString(), mapped.bytes(), in -> fields(file, in));
-      return new ConfigJson(file, values).config();
-    }
+    InputFile config = InputFile.read(file, MAX_BYTES, "a model's config");
+    return new ConfigJson(file, config.json(in -> fields(file, in))).config();
   }
 
   private static Map<String, Value> fields(Path file, JsonReader in) throws IOException {

@@ -64,11 +64,11 @@ final class ForeignReader implements CheckpointReader {
   }
 
   @Override
-  public boolean recognises(MappedFile file) {
+  public boolean recognises(InputFile file) {
     return what(file) != null;
   }
 
-  private static @Nullable String what(MappedFile file) {
+  private static @Nullable String what(InputFile file) {
     String name = file.path().toString().toLowerCase(Locale.ROOT);
     if (name.endsWith(".onnx") || isOnnx(file)) {
       return ONNX;
@@ -79,7 +79,7 @@ final class ForeignReader implements CheckpointReader {
     return name.endsWith(".msgpack") || isMap(file) ? FLAX + SAVE : null;
   }
 
-  private static boolean isOnnx(MappedFile file) {
+  private static boolean isOnnx(InputFile file) {
     return file.bytes().byteSize() > 2
         && file.byteAt(0) == IR_VERSION
         && file.byteAt(1) > 0
@@ -88,7 +88,7 @@ final class ForeignReader implements CheckpointReader {
         && NEXT.contains(file.byteAt(2) >> 3);
   }
 
-  private static boolean isMap(MappedFile file) {
+  private static boolean isMap(InputFile file) {
     return file.bytes().byteSize() > 2
         && (file.byteAt(0) & 0xFF) > 0x80
         && (file.byteAt(0) & 0xFF) < 0x90
@@ -97,7 +97,7 @@ final class ForeignReader implements CheckpointReader {
   }
 
   @Override
-  public Contents read(MappedFile file, Arena arena) throws CheckpointException {
+  public Contents read(InputFile file, Arena arena) throws CheckpointException {
     throw new CheckpointException("%s %s".formatted(file.path(), what(file)));
   }
 }

@@ -3,7 +3,6 @@ package dev.loupe.weights;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
 import java.io.IOException;
-import java.lang.foreign.Arena;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -26,7 +25,7 @@ import org.jspecify.annotations.Nullable;
  */
 record GenerationJson(Optional<List<Long>> bos, Optional<List<Long>> eos, List<String> others) {
   static final String FILE_NAME = "generation_config.json";
-  private static final int MAX_BYTES = 16 << 20;
+  static final int MAX_BYTES = 16 << 20;
   private static final Set<String> WITHOUT_EFFECT =
       Set.of(
           "_from_model_config",
@@ -47,15 +46,7 @@ record GenerationJson(Optional<List<Long>> bos, Optional<List<Long>> eos, List<S
    * @throws CheckpointException if it is no such JSON
    */
   static GenerationJson read(Path file) throws CheckpointException {
-    try (Arena arena = Arena.ofConfined()) {
-      MappedFile mapped = MappedFile.open(file, arena);
-      if (mapped.bytes().byteSize() > MAX_BYTES) {
-        throw new CheckpointException(
-            "%s has %d bytes, too many for a %s"
-                .formatted(file, mapped.bytes().byteSize(), FILE_NAME));
-      }
-      return StrictJson.parse(file.toString(), mapped.bytes(), in -> fields(file, in));
-    }
+    return InputFile.read(file, MAX_BYTES, "a " + FILE_NAME).json(in -> fields(file, in));
   }
 
   private static GenerationJson fields(Path file, JsonReader in) throws IOException {

@@ -44,12 +44,12 @@ final class GgmlReader implements CheckpointReader {
   }
 
   @Override
-  public boolean recognises(MappedFile file) {
+  public boolean recognises(InputFile file) {
     return file.startsWith(MAGIC);
   }
 
   @Override
-  public Contents read(MappedFile file, Arena arena) throws CheckpointException {
+  public Contents read(InputFile file, Arena arena) throws CheckpointException {
     ByteReader in = new ByteReader(file, "the model", MAGIC.length, file.bytes().byteSize());
     int vocabulary = in.count32(MAX_TOKENS, "n_vocab");
     int positions = in.count32(Integer.MAX_VALUE, "n_ctx");
@@ -88,7 +88,7 @@ final class GgmlReader implements CheckpointReader {
     }
   }
 
-  private static List<byte[]> tokens(ByteReader in, int count, MappedFile file)
+  private static List<byte[]> tokens(ByteReader in, int count, InputFile file)
       throws CheckpointException {
     List<byte[]> tokens = new ArrayList<>();
     for (int id = 0; id < count; id++) {
@@ -98,7 +98,7 @@ final class GgmlReader implements CheckpointReader {
     return tokens;
   }
 
-  private static Entry tensor(ByteReader in, int version, MappedFile file)
+  private static Entry tensor(ByteReader in, int version, InputFile file)
       throws CheckpointException {
     int rank = in.count32(MAX_RANK, "the rank of a tensor");
     int length = in.count32(MAX_NAME, "the length of a tensor's name");

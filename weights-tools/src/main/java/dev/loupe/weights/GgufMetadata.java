@@ -24,6 +24,30 @@ final class GgufMetadata {
   private static final int MAX_CHARACTERS = 1 << 24; // of all strings that are kept
   private static final int DEEPEST = 8;
 
+  private static final Set<String> NUMBERS =
+      Set.of(
+          "general.alignment",
+          "split.count",
+          "gpt2.context_length",
+          "gpt2.embedding_length",
+          "gpt2.feed_forward_length",
+          "gpt2.block_count",
+          "gpt2.attention.head_count",
+          "gpt2.attention.layer_norm_epsilon",
+          "tokenizer.ggml.bos_token_id",
+          "tokenizer.ggml.eos_token_id",
+          "tokenizer.ggml.eot_token_id",
+          "tokenizer.ggml.eom_token_id",
+          "tokenizer.ggml.unknown_token_id",
+          "tokenizer.ggml.add_bos_token",
+          "tokenizer.ggml.add_space_prefix");
+  private static final Set<String> TEXTS =
+      Set.of("general.architecture", "tokenizer.ggml.model", "tokenizer.ggml.pre");
+
+  /** All that may be long: whatever else a file holds takes no memory. */
+  private static final Set<String> ARRAYS =
+      Set.of("tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type");
+
   private static final int FLOAT32 = 6;
   private static final int STRING = 8;
   private static final int ARRAY = 9;
@@ -54,6 +78,9 @@ final class GgufMetadata {
       }
       int type = in.u32();
       if (isNeeded(key)) {
+        if (type == ARRAY && !ARRAYS.contains(key)) {
+          throw metadata.wrong(key, "one value but an array");
+        }
         metadata.values.put(key, metadata.value(in, type, what));
       } else {
         metadata.skip(in, type, what, 0);
@@ -63,12 +90,7 @@ final class GgufMetadata {
   }
 
   private static boolean isNeeded(String key) {
-    return key.startsWith("gpt2.")
-        || key.equals("general.architecture")
-        || key.equals("general.alignment")
-        || key.equals("split.count")
-        || (key.startsWith("tokenizer.ggml.")
-            && !key.equals("tokenizer.ggml.scores")); // of other tokenizers, and as many as tokens
+    return NUMBERS.contains(key) || TEXTS.contains(key) || ARRAYS.contains(key);
   }
 
   private Object value(ByteReader in, int type, String what) throws CheckpointException {
@@ -155,6 +177,24 @@ final class GgufMetadata {
       case Long number -> OptionalLong.of(number);
       case Object _ -> throw wrong(key, "a whole number");
     };
+  }
+
+  /**
+   * A whole number that an int holds.
+   *
+   * @param otherwise where there is none under this key
+   */
+  int whole32(String key, int otherwise) throws CheckpointException {
+    OptionalLong value = whole(key);
+    if (value.isEmpty()) {
+      return otherwise;
+    }
+    if ((int) value.getAsLong() != value.getAsLong()) {
+      throw new CheckpointException(
+          "%s: %s is %s, more than any GPT-2 has"
+              .formatted(file, key, Long.toUnsignedString(value.getAsLong())));
+    }
+    return (int) value.getAsLong();
   }
 
   OptionalDouble real(String key) throws CheckpointException {

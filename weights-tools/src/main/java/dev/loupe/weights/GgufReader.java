@@ -10,7 +10,6 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.OptionalLong;
 import java.util.Set;
 
 /**
@@ -29,6 +28,7 @@ final class GgufReader implements CheckpointReader {
   private static final int DEFAULT_ALIGNMENT = 32;
   private static final float DEFAULT_EPSILON = 1e-5f;
   private static final long NO_TOKEN = -1;
+  private static final int NO_NUMBER = Integer.MIN_VALUE;
 
   /** Where a model stops: the ends of a text, of a turn, of a message. */
   static final List<String> END_TOKENS =
@@ -43,12 +43,12 @@ final class GgufReader implements CheckpointReader {
   }
 
   @Override
-  public boolean recognises(MappedFile file) {
+  public boolean recognises(InputFile file) {
     return file.startsWith(MAGIC);
   }
 
   @Override
-  public Contents read(MappedFile file, Arena arena) throws CheckpointException {
+  public Contents read(InputFile file, Arena arena) throws CheckpointException {
     ByteReader in = new ByteReader(file, "its header", MAGIC.length, file.bytes().byteSize());
     checkVersion(in.u32(), file.path());
     int tensors = in.count64(MAX_TENSORS, "the number of tensors");
@@ -142,8 +142,9 @@ final class GgufReader implements CheckpointReader {
     note(metadata, "gpt2.context_length", wpe.getFirst(), notes);
     note(metadata, "gpt2.embedding_length", wte.getLast(), notes);
     note(metadata, "gpt2.feed_forward_length", up.getFirst(), notes);
-    OptionalLong heads = metadata.whole("gpt2.attention.head_count");
-    if (heads.isEmpty()) {
+    int layers = metadata.whole32("gpt2.block_count", NO_NUMBER);
+    int heads = metadata.whole32("gpt2.attention.head_count", NO_NUMBER);
+    if (heads == NO_NUMBER) {
       throw new CheckpointException(file + " has no gpt2.attention.head_count");
     }
     try {
@@ -154,8 +155,8 @@ final class GgufReader implements CheckpointReader {
               Math.toIntExact(wte.getFirst()),
               notes);
       return new Gpt2Config(
-          Math.toIntExact(metadata.whole("gpt2.block_count").orElse(layers(rows))),
-          Math.toIntExact(heads.getAsLong()),
+          layers == NO_NUMBER ? layers(rows) : layers,
+          heads,
           Math.toIntExact(wte.getLast()),
           Math.toIntExact(wpe.getFirst()),
           Math.toIntExact(wte.getFirst()),
@@ -193,8 +194,8 @@ final class GgufReader implements CheckpointReader {
     return row.shape;
   }
 
-  private static long layers(Map<String, Row> rows) {
-    long layers = 0;
+  private static int layers(Map<String, Row> rows) {
+    int layers = 0;
     while (rows.containsKey("blk.%d.attn_norm.weight".formatted(layers))) {
       layers++;
     }

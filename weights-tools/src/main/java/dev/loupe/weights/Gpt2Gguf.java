@@ -52,6 +52,7 @@ public final class Gpt2Gguf {
       for (Map.Entry<GgufWriter.Entry, StoredTensor> tensor : plan.entrySet()) {
         done = write(out, tensor.getKey(), tensor.getValue(), done, progress, checkpoint);
       }
+      checkpoint.checkUnchanged();
       out.commit();
     }
   }

@@ -67,7 +67,9 @@ public final class Gpt2Safetensors {
     others.forEach((name, content) -> files.put(folder.resolve(name), content));
     Optional<Path> generation = checkpoint.generationConfig();
     if (generation.isPresent()) {
-      byte[] settings = Files.readAllBytes(generation.get());
+      byte[] settings =
+          InputFile.read(generation.get(), GenerationJson.MAX_BYTES, GenerationJson.FILE_NAME)
+              .array();
       files.put(folder.resolve(GenerationJson.FILE_NAME), settings);
     }
     for (Path file : Stream.concat(Stream.of(weights, config), files.keySet().stream()).toList()) {
@@ -113,6 +115,7 @@ public final class Gpt2Safetensors {
       for (StoredTensor tensor : tensors) {
         write(tensor, out, total, progress);
       }
+      checkpoint.checkUnchanged();
       for (AtomicFile file : small) {
         file.commit();
       }

@@ -2,7 +2,6 @@ package dev.loupe.weights;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
-import java.lang.foreign.Arena;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Formatter;
@@ -124,11 +123,9 @@ public record Inspection(
     }
     StoredTensor head = checkpoint.tensor(Gpt2Layout.HEAD);
     StoredTensor wte = checkpoint.tensor("wte.weight");
-    try (Arena arena = Arena.ofConfined()) {
-      return head.dtype() == wte.dtype() && head.data(arena).mismatch(wte.data(arena)) == -1
-          ? Head.TIED_STORED_TWICE
-          : Head.SEPARATE;
-    }
+    return head.dtype() == wte.dtype() && head.isSameAs(wte)
+        ? Head.TIED_STORED_TWICE
+        : Head.SEPARATE;
   }
 
   /** Number of weights; a tied head counts once. */

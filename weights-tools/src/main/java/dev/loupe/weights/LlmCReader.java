@@ -55,7 +55,7 @@ final class LlmCReader implements CheckpointReader {
   }
 
   @Override
-  public boolean recognises(MappedFile file) {
+  public boolean recognises(InputFile file) {
     if (file.bytes().byteSize() < Integer.BYTES) {
       return false;
     }
@@ -64,7 +64,7 @@ final class LlmCReader implements CheckpointReader {
   }
 
   @Override
-  public Contents read(MappedFile file, Arena arena) throws CheckpointException {
+  public Contents read(InputFile file, Arena arena) throws CheckpointException {
     int magic = file.bytes().get(ByteReader.U32, 0);
     if (magic != MAGIC) {
       throw new CheckpointException(
@@ -106,7 +106,7 @@ final class LlmCReader implements CheckpointReader {
         List.of());
   }
 
-  private static DType dtypeOf(MappedFile file, int version) throws CheckpointException {
+  private static DType dtypeOf(InputFile file, int version) throws CheckpointException {
     return switch (version) {
       case 3 -> DType.F32;
       case 5 -> DType.BF16;
@@ -118,7 +118,7 @@ final class LlmCReader implements CheckpointReader {
   }
 
   private static Gpt2Config config(
-      MappedFile file, ByteReader header, int positions, int vocabulary, int endOfText)
+      InputFile file, ByteReader header, int positions, int vocabulary, int endOfText)
       throws CheckpointException {
     int layers = header.u32();
     int heads = header.u32();
@@ -132,7 +132,7 @@ final class LlmCReader implements CheckpointReader {
   }
 
   private static List<Entry> tensors(
-      MappedFile file, int nLayer, Map<String, List<Long>> shapes, long paddedRows, DType dtype) {
+      InputFile file, int nLayer, Map<String, List<Long>> shapes, long paddedRows, DType dtype) {
     List<Entry> tensors = new ArrayList<>(shapes.size());
     long at = HEADER_BYTES;
     for (String kind : KINDS) {

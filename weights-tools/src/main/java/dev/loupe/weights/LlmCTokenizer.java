@@ -2,7 +2,6 @@ package dev.loupe.weights;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import java.lang.foreign.Arena;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -35,9 +34,7 @@ record LlmCTokenizer(Vocabulary vocabulary, int endOfText) {
     if (!Files.exists(path)) {
       return Optional.empty();
     }
-    try (Arena arena = Arena.ofConfined()) {
-      return Optional.of(read(MappedFile.open(path, arena)));
-    }
+    return Optional.of(read(InputFile.read(path, MAX_BYTES, "a tokenizer")));
   }
 
   /**
@@ -45,12 +42,8 @@ record LlmCTokenizer(Vocabulary vocabulary, int endOfText) {
    *
    * @throws CheckpointException if it is none, is damaged, or not one of byte-level BPE
    */
-  static LlmCTokenizer read(MappedFile file) throws CheckpointException {
+  static LlmCTokenizer read(InputFile file) throws CheckpointException {
     long size = file.bytes().byteSize();
-    if (size > MAX_BYTES) {
-      throw new CheckpointException(
-          "%s has %d bytes, too many for a tokenizer".formatted(file.path(), size));
-    }
     ByteReader in = new ByteReader(file, "the tokenizer", 0, size);
     if (in.u32() != MAGIC) {
       throw new CheckpointException(
@@ -70,6 +63,11 @@ record LlmCTokenizer(Vocabulary vocabulary, int endOfText) {
           "%s: its header at byte 8 announces %d tokens, and %d bytes follow it"
               .formatted(file.path(), count, size - in.at()));
     }
+    if (count > Vocabulary.MOST_TOKENS) {
+      throw new CheckpointException(
+          "%s: its header at byte 8 announces %d tokens, more than %d"
+              .formatted(file.path(), count, Vocabulary.MOST_TOKENS));
+    }
     if (end < 0 || end >= count) {
       throw new CheckpointException(
           "%s: its header at byte 12 says that of %d tokens %d is the end of text"
@@ -84,7 +82,7 @@ record LlmCTokenizer(Vocabulary vocabulary, int endOfText) {
     }
   }
 
-  private static List<byte[]> tokens(ByteReader in, MappedFile file, int count)
+  private static List<byte[]> tokens(ByteReader in, InputFile file, int count)
       throws CheckpointException {
     List<byte[]> tokens = new ArrayList<>(count);
     for (int id = 0; id < count; id++) {

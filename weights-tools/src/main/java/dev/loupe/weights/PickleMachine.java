@@ -41,7 +41,7 @@ final class PickleMachine {
   private static final ValueLayout.OfDouble F64_BIG_ENDIAN =
       ValueLayout.JAVA_DOUBLE_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
 
-  private final MappedFile file;
+  private final InputFile file;
   private final ByteReader in;
   private final TorchObjects objects;
   private final ArrayList<Object> stack = new ArrayList<>();
@@ -52,7 +52,7 @@ final class PickleMachine {
    * @param start where in the file the pickle starts
    * @param end where it ends at the latest; the file may go on after it
    */
-  PickleMachine(MappedFile file, long start, long end, TorchObjects objects) {
+  PickleMachine(InputFile file, long start, long end, TorchObjects objects) {
     this.file = file;
     this.in = new ByteReader(file, "the pickle", start, Math.min(end, start + MAX_BYTES));
     this.objects = objects;

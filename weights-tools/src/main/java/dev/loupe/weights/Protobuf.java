@@ -15,7 +15,7 @@ final class Protobuf {
   private static final int LENGTH = 2;
   private static final int FIXED32 = 5;
 
-  private final MappedFile file;
+  private final InputFile file;
   private final String what;
   private final ByteReader in;
   private int wireType;
@@ -27,7 +27,7 @@ final class Protobuf {
    * @param begin of the message in the file
    * @param end of the message in the file
    */
-  Protobuf(MappedFile file, String what, long begin, long end) {
+  Protobuf(InputFile file, String what, long begin, long end) {
     this.file = file;
     this.what = what;
     this.in = new ByteReader(file, what, begin, end);

@@ -28,12 +28,12 @@ final class PyTorchReader implements CheckpointReader {
   }
 
   @Override
-  public boolean recognises(MappedFile file) {
+  public boolean recognises(InputFile file) {
     return TorchFile.recognises(file);
   }
 
   @Override
-  public Contents read(MappedFile file, Arena arena) throws CheckpointException {
+  public Contents read(InputFile file, Arena arena) throws CheckpointException {
     TorchFile torch = TorchFile.open(file);
     Optional<NanoGpt> nano = NanoGpt.in(torch);
     return nano.isPresent()
@@ -46,7 +46,7 @@ final class PyTorchReader implements CheckpointReader {
    *
    * @throws CheckpointException if the file is damaged or holds something else
    */
-  static List<Entry> entries(MappedFile file) throws CheckpointException {
+  static List<Entry> entries(InputFile file) throws CheckpointException {
     return entries(TorchFile.open(file));
   }
 

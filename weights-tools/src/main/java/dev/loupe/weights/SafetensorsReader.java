@@ -45,7 +45,7 @@ final class SafetensorsReader implements CheckpointReader {
   }
 
   @Override
-  public boolean recognises(MappedFile file) {
+  public boolean recognises(InputFile file) {
     if (file.bytes().byteSize() <= LENGTH_BYTES) {
       return false;
     }
@@ -54,7 +54,7 @@ final class SafetensorsReader implements CheckpointReader {
   }
 
   @Override
-  public Contents read(MappedFile file, Arena arena) throws CheckpointException {
+  public Contents read(InputFile file, Arena arena) throws CheckpointException {
     List<Entry> tensors = entries(file);
     return new Contents(HfConfig.beside(file.path()), tensors, List.of(file));
   }
@@ -64,7 +64,7 @@ final class SafetensorsReader implements CheckpointReader {
    *
    * @throws CheckpointException if the file breaks the format's rules anywhere
    */
-  static List<Entry> entries(MappedFile file) throws CheckpointException {
+  static List<Entry> entries(InputFile file) throws CheckpointException {
     long size = file.bytes().byteSize();
     if (size < LENGTH_BYTES) {
       throw new CheckpointException(

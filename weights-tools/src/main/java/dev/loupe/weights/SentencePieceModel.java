@@ -1,6 +1,5 @@
 package dev.loupe.weights;
 
-import java.lang.foreign.Arena;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -37,8 +36,7 @@ public record SentencePieceModel(
     boolean spaceAsSuffix,
     boolean escapeSpaces,
     boolean denormalizes) {
-  private static final int MAX_BYTES = 256 << 20;
-  private static final int MAX_PIECES = 10_000_000;
+  private static final int MAX_BYTES = 128 << 20;
 
   /** How a text is cut into pieces. */
   public enum Algorithm {
@@ -87,29 +85,23 @@ public record SentencePieceModel(
    * @throws CheckpointException if it is damaged, or no such model
    */
   public static SentencePieceModel read(Path path) throws CheckpointException {
-    try (Arena arena = Arena.ofConfined()) {
-      MappedFile file = MappedFile.open(path, arena);
-      long size = file.bytes().byteSize();
-      if (size > MAX_BYTES) {
+    InputFile file = InputFile.read(path, MAX_BYTES, "a tokenizer");
+    Settings settings = new Settings();
+    Protobuf in = new Protobuf(file, "the SentencePiece model", 0, file.bytes().byteSize());
+    for (int field = in.next(); field != 0; field = in.next()) {
+      switch (field) {
+        case 1 -> settings.pieces.add(piece(in.message(), path, settings.pieces.size()));
+        case 2 -> trainer(in.message(), settings, path);
+        case 3 -> normalizer(in.message(), settings);
+        case 5 -> denormalizes(in.message(), settings);
+        default -> {} // how the trainer tests itself
+      }
+      if (settings.pieces.size() > Vocabulary.MOST_TOKENS) {
         throw new CheckpointException(
-            "%s has %d bytes, too many for a tokenizer".formatted(path, size));
+            "%s has more than %d pieces".formatted(path, Vocabulary.MOST_TOKENS));
       }
-      Settings settings = new Settings();
-      Protobuf in = new Protobuf(file, "the SentencePiece model", 0, size);
-      for (int field = in.next(); field != 0; field = in.next()) {
-        switch (field) {
-          case 1 -> settings.pieces.add(piece(in.message(), path, settings.pieces.size()));
-          case 2 -> trainer(in.message(), settings, path);
-          case 3 -> normalizer(in.message(), settings);
-          case 5 -> denormalizes(in.message(), settings);
-          default -> {} // how the trainer tests itself
-        }
-        if (settings.pieces.size() > MAX_PIECES) {
-          throw new CheckpointException("%s has more than %d pieces".formatted(path, MAX_PIECES));
-        }
-      }
-      return checked(settings, path);
     }
+    return checked(settings, path);
   }
 
   private static Piece piece(Protobuf in, Path path, int id) throws CheckpointException {

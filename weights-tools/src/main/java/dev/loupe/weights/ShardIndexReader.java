@@ -33,12 +33,12 @@ final class ShardIndexReader implements CheckpointReader {
   }
 
   @Override
-  public boolean recognises(MappedFile file) {
+  public boolean recognises(InputFile file) {
     return file.byteAt(0) == '{';
   }
 
   @Override
-  public Contents read(MappedFile index, Arena arena) throws CheckpointException {
+  public Contents read(InputFile index, Arena arena) throws CheckpointException {
     if (index.bytes().byteSize() > MAX_BYTES) {
       throw new CheckpointException(
           "%s has %d bytes, too many for an index of shards"
@@ -48,9 +48,9 @@ final class ShardIndexReader implements CheckpointReader {
         StrictJson.parse(index.path().toString(), index.bytes(), in -> byShard(in, index.path()));
     HfConfig config = HfConfig.beside(index.path());
     List<Entry> tensors = new ArrayList<>();
-    List<MappedFile> files = new ArrayList<>();
+    List<InputFile> files = new ArrayList<>();
     for (Map.Entry<String, List<String>> shard : byShard.entrySet()) {
-      MappedFile file = MappedFile.open(sibling(index.path(), shard.getKey()), arena);
+      InputFile file = InputFile.map(sibling(index.path(), shard.getKey()), arena);
       files.add(file);
       Map<String, Entry> stored = new HashMap<>();
       for (Entry entry :

@@ -2,6 +2,7 @@ package dev.loupe.weights;
 
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
@@ -45,14 +46,14 @@ final class SortedTable {
    */
   record Row(String key, long begin, long end) {}
 
-  private final MappedFile file;
+  private final InputFile file;
   private final List<Row> rows = new ArrayList<>();
 
-  private SortedTable(MappedFile file) {
+  private SortedTable(InputFile file) {
     this.file = file;
   }
 
-  static boolean recognises(MappedFile file) {
+  static boolean recognises(InputFile file) {
     long size = file.bytes().byteSize();
     return size >= FOOTER_BYTES && file.bytes().get(U64, size - Long.BYTES) == MAGIC;
   }
@@ -63,7 +64,7 @@ final class SortedTable {
    * @param file one that {@link #recognises}
    * @throws CheckpointException if the table is damaged or compressed
    */
-  static List<Row> read(MappedFile file) throws CheckpointException {
+  static List<Row> read(InputFile file) throws CheckpointException {
     long size = file.bytes().byteSize();
     if (size > MAX_BYTES) {
       throw new CheckpointException(
@@ -171,9 +172,15 @@ final class SortedTable {
    * The checksum that LevelDB and TensorFlow store: CRC-32C, turned and moved so that data with
    * checksums in it can be summed again.
    */
-  static int checksum(MappedFile file, long begin, long end) {
+  static int checksum(InputFile file, long begin, long end) {
     CRC32C crc = new CRC32C();
-    crc.update(file.bytes().asSlice(begin, end - begin).asByteBuffer());
+    // through the heap: a file that is cut meanwhile is an error there, and a crash in native code
+    byte[] chunk = new byte[(int) Math.min(end - begin, 1 << 16)];
+    for (long at = begin; at < end; at += chunk.length) {
+      int n = (int) Math.min(chunk.length, end - at);
+      MemorySegment.copy(file.bytes(), ValueLayout.JAVA_BYTE, at, chunk, 0, n);
+      crc.update(chunk, 0, n);
+    }
     return Integer.rotateRight((int) crc.getValue(), 15) + MASK_DELTA;
   }
 }

@@ -2,6 +2,8 @@ package dev.loupe.weights;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 import java.util.List;
 
 /** One tensor of a checkpoint, in Hugging Face's layout whatever the file's is. */
@@ -76,6 +78,27 @@ public final class StoredTensor {
    */
   public void read(long first, float[] to, int offset, int count) {
     data.read(first, to, offset, count);
+  }
+
+  /** Whether both have the same bytes, as {@link #data} gives them. */
+  boolean isSameAs(StoredTensor other) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment a = data(arena);
+      MemorySegment b = other.data(arena);
+      // through the heap: a file that is cut meanwhile is an error there, and a crash in native
+      // code
+      byte[] ofA = new byte[1 << 16];
+      byte[] ofB = new byte[1 << 16];
+      for (long at = 0; at < a.byteSize() && a.byteSize() == b.byteSize(); at += ofA.length) {
+        int n = (int) Math.min(ofA.length, a.byteSize() - at);
+        MemorySegment.copy(a, ValueLayout.JAVA_BYTE, at, ofA, 0, n);
+        MemorySegment.copy(b, ValueLayout.JAVA_BYTE, at, ofB, 0, n);
+        if (!Arrays.equals(ofA, 0, n, ofB, 0, n)) {
+          return false;
+        }
+      }
+      return a.byteSize() == b.byteSize();
+    }
   }
 
   private static long elements(List<Long> shape) {

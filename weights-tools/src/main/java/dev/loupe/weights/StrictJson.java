@@ -2,6 +2,11 @@ package dev.loupe.weights;
 
 import static java.nio.charset.StandardCharsets.US_ASCII;
 
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonNull;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonPrimitive;
 import com.google.gson.Strictness;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
@@ -12,6 +17,7 @@ import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.math.BigDecimal;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
@@ -28,7 +34,10 @@ import org.jspecify.annotations.Nullable;
  * -Infinity as values. They are given as strings of that text, so a field that calls for a number
  * refuses them.
  */
-final class StrictJson {
+public final class StrictJson {
+  /** Values in a document that is kept whole; each takes some hundred bytes. */
+  public static final int MOST_VALUES = 1 << 20;
+
   private static final int DEEPEST = 32;
   private static final int LONGEST_STRING = 4 << 20;
   private static final int LONGEST_SHOWN = 60;
@@ -37,7 +46,7 @@ final class StrictJson {
   private StrictJson() {}
 
   /** Takes values from a document in the order in which they are there. */
-  interface Body<T> {
+  public interface Body<T> {
     T read(JsonReader in) throws IOException;
   }
 
@@ -47,7 +56,8 @@ final class StrictJson {
    * @param what the document, as the subject of the error messages
    * @throws CheckpointException if it isn't strict JSON, or if {@code body} throws one
    */
-  static <T> T parse(String what, MemorySegment utf8, Body<T> body) throws CheckpointException {
+  public static <T> T parse(String what, MemorySegment utf8, Body<T> body)
+      throws CheckpointException {
     JsonReader in =
         new JsonReader(
             new InputStreamReader(
@@ -77,26 +87,78 @@ final class StrictJson {
     }
   }
 
+  /**
+   * Takes a value with all that is in it. Of a name that is given twice the last counts.
+   *
+   * @param what the value, as the subject of the error message
+   * @param most values that a sound one has, itself among them
+   * @throws CheckpointException if there are more
+   */
+  public static JsonElement tree(JsonReader in, String what, int most) throws IOException {
+    return tree(in, what, new int[] {most});
+  }
+
+  private static JsonElement tree(JsonReader in, String what, int[] left) throws IOException {
+    if (--left[0] < 0) {
+      throw new CheckpointException(what + " holds more values than can make sense");
+    }
+    switch (in.peek()) {
+      case BEGIN_OBJECT -> {
+        JsonObject object = new JsonObject();
+        in.beginObject();
+        while (in.hasNext()) {
+          object.add(in.nextName(), tree(in, what, left)); // no deeper than DEEPEST
+        }
+        in.endObject();
+        return object;
+      }
+      case BEGIN_ARRAY -> {
+        JsonArray array = new JsonArray();
+        in.beginArray();
+        while (in.hasNext()) {
+          array.add(tree(in, what, left));
+        }
+        in.endArray();
+        return array;
+      }
+      case STRING -> {
+        return new JsonPrimitive(in.nextString());
+      }
+      case NUMBER -> {
+        String text = in.nextString();
+        Long whole = wholeNumber(text);
+        return new JsonPrimitive(whole != null ? (Number) whole : new BigDecimal(text));
+      }
+      case BOOLEAN -> {
+        return new JsonPrimitive(in.nextBoolean());
+      }
+      default -> {
+        in.nextNull();
+        return JsonNull.INSTANCE;
+      }
+    }
+  }
+
   /** Enters an object, or says that {@code what} isn't one. */
-  static void beginObject(JsonReader in, String what) throws IOException {
+  public static void beginObject(JsonReader in, String what) throws IOException {
     expect(in, JsonToken.BEGIN_OBJECT, what, "an object");
     in.beginObject();
   }
 
   /** Enters an array, or says that {@code what} isn't one. */
-  static void beginArray(JsonReader in, String what) throws IOException {
+  public static void beginArray(JsonReader in, String what) throws IOException {
     expect(in, JsonToken.BEGIN_ARRAY, what, "an array");
     in.beginArray();
   }
 
   /** Takes a string, or says that {@code what} isn't one. */
-  static String string(JsonReader in, String what) throws IOException {
+  public static String string(JsonReader in, String what) throws IOException {
     expect(in, JsonToken.STRING, what, "a string");
     return in.nextString();
   }
 
   /** Takes a number that is 0, 1, 2 ... and fits a long, or says what is wrong with it. */
-  static long natural(JsonReader in, String what) throws IOException {
+  public static long natural(JsonReader in, String what) throws IOException {
     expect(in, JsonToken.NUMBER, what, "a whole number");
     String text = in.nextString();
     Long value = wholeNumber(text);
@@ -108,7 +170,7 @@ final class StrictJson {
   }
 
   /** Takes a whole number of either sign that fits a long, or says what is wrong with it. */
-  static long whole(JsonReader in, String what) throws IOException {
+  public static long whole(JsonReader in, String what) throws IOException {
     Long value = in.peek() == JsonToken.NUMBER ? wholeNumber(in.nextString()) : null;
     if (value == null) {
       throw new CheckpointException(what + " is not a whole number of at most 18 digits");
@@ -117,7 +179,7 @@ final class StrictJson {
   }
 
   /** The value of a JSON number without fraction or exponent and of at most 18 digits, or null. */
-  static @Nullable Long wholeNumber(String text) {
+  public static @Nullable Long wholeNumber(String text) {
     return WHOLE_NUMBER.matcher(text).matches() ? Long.valueOf(text) : null;
   }
 
@@ -129,7 +191,7 @@ final class StrictJson {
   }
 
   /** Text from a file as it may stand in a message: short, one line, no control characters. */
-  static String shown(String text) {
+  public static String shown(String text) {
     StringBuilder shown = new StringBuilder();
     text.codePoints()
         .limit(LONGEST_SHOWN)
@@ -168,34 +230,46 @@ final class StrictJson {
 
     @Override
     public int read(byte[] to, int offset, int count) throws IOException {
-      int n = 0;
-      while (n < count && (given < quoted.length || at < bytes.byteSize())) {
-        if (given < quoted.length) {
-          to[offset + n++] = quoted[given++];
-          continue;
+      if (given == quoted.length) {
+        int n = stretch(to, offset, count);
+        if (n != 0) {
+          return n;
         }
-        byte b = bytes.get(ValueLayout.JAVA_BYTE, at);
-        if (!inString && (b == 'N' || b == 'I' || b == '-') && quote()) {
-          continue;
+      }
+      int n = Math.min(count, quoted.length - given);
+      System.arraycopy(quoted, given, to, offset, n);
+      given += n;
+      return n;
+    }
+
+    /** Gives what comes up to a number that is not finite, -1 at the end. */
+    private int stretch(byte[] to, int offset, int count) throws IOException {
+      int most = (int) Math.min(count, bytes.byteSize() - at);
+      if (most == 0) {
+        return -1;
+      }
+      MemorySegment.copy(bytes, ValueLayout.JAVA_BYTE, at, to, offset, most);
+      for (int n = 0; n < most; n++) {
+        byte b = to[offset + n];
+        if (!inString && (b == 'N' || b == 'I' || b == '-') && quote(at + n)) {
+          return n;
         }
         track(b);
-        to[offset + n++] = b;
-        at++;
       }
-      return n == 0 && count > 0 ? -1 : n;
+      at += most;
+      return most;
     }
 
     /** Steps over a number that is not finite, to be given in quotes; false if there is none. */
-    private boolean quote() {
+    private boolean quote(long from) {
       for (byte[] text : NOT_FINITE) {
-        if (bytes.byteSize() - at >= text.length
-            && bytes.asSlice(at, text.length).mismatch(MemorySegment.ofArray(text)) == -1) {
+        if (bytes.byteSize() - from >= text.length && InputFile.isAt(bytes, from, text)) {
           quoted = new byte[text.length + 2];
           quoted[0] = '"';
           System.arraycopy(text, 0, quoted, 1, text.length);
           quoted[text.length + 1] = '"';
           given = 0;
-          at += text.length;
+          at = from + text.length;
           return true;
         }
       }

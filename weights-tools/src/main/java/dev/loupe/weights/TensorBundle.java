@@ -28,7 +28,7 @@ final class TensorBundle {
    * @param order of the bytes of an element
    */
   record Header(int shards, ByteOrder order) {
-    static Header read(MappedFile index, SortedTable.Row row) throws CheckpointException {
+    static Header read(InputFile index, SortedTable.Row row) throws CheckpointException {
       long shards = 0;
       ByteOrder order = ByteOrder.LITTLE_ENDIAN;
       Protobuf header = new Protobuf(index, "the header", row.begin(), row.end());
@@ -66,7 +66,7 @@ final class TensorBundle {
    */
   record Tensor(
       String name, String dtype, List<Long> shape, int shard, long offset, long size, int crc) {
-    static Tensor read(MappedFile index, SortedTable.Row row) throws CheckpointException {
+    static Tensor read(InputFile index, SortedTable.Row row) throws CheckpointException {
       long dtype = 0;
       List<Long> shape = List.of();
       long shard = 0;
@@ -98,7 +98,7 @@ final class TensorBundle {
       return new Tensor(row.key(), name(dtype), shape, (int) shard, offset, size, crc);
     }
 
-    private static List<Long> shape(Protobuf message, MappedFile index, String shown)
+    private static List<Long> shape(Protobuf message, InputFile index, String shown)
         throws CheckpointException {
       List<Long> shape = new ArrayList<>();
       for (int field = message.next(); field != 0; field = message.next()) {
@@ -134,7 +134,7 @@ final class TensorBundle {
      *
      * @throws CheckpointException if the data file doesn't hold it
      */
-    CheckpointReader.Entry entry(MappedFile data, ByteOrder order, String hfName)
+    CheckpointReader.Entry entry(InputFile data, ByteOrder order, String hfName)
         throws CheckpointException {
       String shown = StrictJson.shown(name);
       long fileBytes = data.bytes().byteSize();
@@ -159,7 +159,7 @@ final class TensorBundle {
       return new CheckpointReader.Entry(hfName, dtype, layout, view, data.path());
     }
 
-    private TensorData view(DType type, MappedFile data, ByteOrder order, String what)
+    private TensorData view(DType type, InputFile data, ByteOrder order, String what)
         throws CheckpointException {
       List<Long> strides = new ArrayList<>();
       long elements = 1;

@@ -56,20 +56,20 @@ final class TensorFlowReader implements CheckpointReader {
   }
 
   @Override
-  public boolean recognises(MappedFile file) {
+  public boolean recognises(InputFile file) {
     return SortedTable.recognises(file) || file.startsWith(POINTER);
   }
 
   @Override
-  public Contents read(MappedFile file, Arena arena) throws CheckpointException {
-    MappedFile index = file.startsWith(POINTER) ? pointed(file, arena) : file;
+  public Contents read(InputFile file, Arena arena) throws CheckpointException {
+    InputFile index = file.startsWith(POINTER) ? pointed(file, arena) : file;
     Gpt2Config config = hparams(index.path().resolveSibling(HPARAMS));
     List<SortedTable.Row> rows = SortedTable.read(index);
     if (rows.isEmpty() || !rows.getFirst().key().isEmpty()) {
       throw new CheckpointException(index.path() + " has no header: there is no key \"\"");
     }
     TensorBundle.Header header = TensorBundle.Header.read(index, rows.getFirst());
-    Map<Integer, MappedFile> shards = new TreeMap<>();
+    Map<Integer, InputFile> shards = new TreeMap<>();
     List<Entry> tensors = new ArrayList<>();
     for (SortedTable.Row row : rows.subList(1, rows.size())) {
       TensorBundle.Tensor tensor = TensorBundle.Tensor.read(index, row);
@@ -80,7 +80,7 @@ final class TensorFlowReader implements CheckpointReader {
                 .formatted(index.path(), StrictJson.shown(tensor.name()), shard, header.shards()));
       }
       if (!shards.containsKey(shard)) {
-        shards.put(shard, MappedFile.open(header.dataFile(index.path(), shard), arena));
+        shards.put(shard, InputFile.map(header.dataFile(index.path(), shard), arena));
       }
       tensors.add(tensor.entry(shards.get(shard), header.order(), name(tensor.name())));
     }
@@ -101,7 +101,7 @@ final class TensorFlowReader implements CheckpointReader {
   }
 
   /** The index that the file {@code checkpoint} names: the latest that its trainer has written. */
-  private static MappedFile pointed(MappedFile pointer, Arena arena) throws CheckpointException {
+  private static InputFile pointed(InputFile pointer, Arena arena) throws CheckpointException {
     Path path = pointer.path();
     long size = pointer.bytes().byteSize();
     if (size <= MAX_TEXT) {
@@ -109,7 +109,7 @@ final class TensorFlowReader implements CheckpointReader {
       Matcher named =
           POINTED.matcher(new String(pointer.bytes().toArray(ValueLayout.JAVA_BYTE), UTF_8));
       if (named.lookingAt() && ShardIndexReader.isFileName(named.group(1))) {
-        MappedFile index = MappedFile.open(path.resolveSibling(named.group(1) + INDEX), arena);
+        InputFile index = InputFile.map(path.resolveSibling(named.group(1) + INDEX), arena);
         if (SortedTable.recognises(index)) {
           return index;
         }
@@ -121,14 +121,9 @@ final class TensorFlowReader implements CheckpointReader {
   }
 
   private static Gpt2Config hparams(Path file) throws CheckpointException {
-    try (Arena arena = Arena.ofConfined()) {
-      MappedFile mapped = MappedFile.open(file, arena);
-      if (mapped.bytes().byteSize() > MAX_TEXT) {
-        throw new CheckpointException(
-            "%s has %d bytes, too many for a model's hparams"
-                .formatted(file, mapped.bytes().byteSize()));
-      }
-      int[] values = StrictJson.parse(file.toString(), mapped.bytes(), in -> hparams(in, file));
+    InputFile hparams = InputFile.read(file, MAX_TEXT, "a model's hparams");
+    try {
+      int[] values = hparams.json(in -> hparams(in, file));
       return Gpt2Config.openAi(
           values[4], values[3], values[2], values[1], values[0], Gpt2Config.END_OF_TEXT);
     } catch (IllegalArgumentException e) {

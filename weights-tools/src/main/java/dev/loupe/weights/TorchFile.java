@@ -48,7 +48,7 @@ final class TorchFile {
   private static final int FRAME_BYTES = 9;
   private static final int PROTOCOL = 0x80;
   private static final int FRAME = 0x95;
-  private final MappedFile file;
+  private final InputFile file;
   private final Object root;
   private final ByteOrder order;
   private final Storages storages;
@@ -58,7 +58,7 @@ final class TorchFile {
     @Nullable MemorySegment find(String key) throws CheckpointException;
   }
 
-  private TorchFile(MappedFile file, Object root, ByteOrder order, Storages storages) {
+  private TorchFile(InputFile file, Object root, ByteOrder order, Storages storages) {
     this.file = file;
     this.root = root;
     this.order = order;
@@ -66,7 +66,7 @@ final class TorchFile {
   }
 
   /** Whether it is a zip file or a pickle, of torch or not. */
-  static boolean recognises(MappedFile file) {
+  static boolean recognises(InputFile file) {
     return file.startsWith(ZipDirectory.LOCAL)
         || file.startsWith(MAGIC_IN_DIGITS)
         || (file.bytes().byteSize() > 2
@@ -80,11 +80,11 @@ final class TorchFile {
    *
    * @throws CheckpointException if the file is damaged, or asks for what no weights need
    */
-  static TorchFile open(MappedFile file) throws CheckpointException {
+  static TorchFile open(InputFile file) throws CheckpointException {
     return file.startsWith(ZipDirectory.LOCAL) ? openZip(file) : openOld(file);
   }
 
-  private static TorchFile openZip(MappedFile file) throws CheckpointException {
+  private static TorchFile openZip(InputFile file) throws CheckpointException {
     ZipDirectory zip = ZipDirectory.of(file);
     List<String> pickles =
         zip.names().stream()
@@ -112,7 +112,7 @@ final class TorchFile {
         key -> zip.find(folder + "data/" + key));
   }
 
-  private static ByteOrder order(MappedFile file, @Nullable MemorySegment record)
+  private static ByteOrder order(InputFile file, @Nullable MemorySegment record)
       throws CheckpointException {
     if (record == null || isText(record, "little")) {
       return ByteOrder.LITTLE_ENDIAN;
@@ -127,7 +127,7 @@ final class TorchFile {
     return record.mismatch(MemorySegment.ofArray(text.getBytes(StandardCharsets.US_ASCII))) == -1;
   }
 
-  private static TorchFile openOld(MappedFile file) throws CheckpointException {
+  private static TorchFile openOld(InputFile file) throws CheckpointException {
     if (!hasMagic(file)) {
       throw new CheckpointException(
           file.path()
@@ -151,14 +151,14 @@ final class TorchFile {
     return new TorchFile(file, pickles.get(3), ByteOrder.LITTLE_ENDIAN, storages::get);
   }
 
-  private static boolean hasMagic(MappedFile file) {
+  private static boolean hasMagic(InputFile file) {
     return file.startsWith(MAGIC_IN_DIGITS)
         || file.holds(MAGIC, 2)
         || ((file.byteAt(2) & 0xFF) == FRAME && file.holds(MAGIC, 2 + FRAME_BYTES));
   }
 
   private static Map<String, MemorySegment> oldStorages(
-      MappedFile file, long at, Object keys, TorchObjects objects) throws CheckpointException {
+      InputFile file, long at, Object keys, TorchObjects objects) throws CheckpointException {
     if (!(keys instanceof List<?> list)) {
       throw new CheckpointException(file.path() + " has no list of its storages");
     }
@@ -189,7 +189,7 @@ final class TorchFile {
     return storages;
   }
 
-  MappedFile file() {
+  InputFile file() {
     return file;
   }
 

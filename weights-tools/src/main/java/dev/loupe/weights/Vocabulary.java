@@ -13,6 +13,11 @@ import java.util.List;
  * @param unknown id of the token for what has no other, -1 if there is none or it is not known
  */
 public record Vocabulary(List<Token> tokens, List<String> merges, int front, int unknown) {
+  /**
+   * Ids beyond this are taken for a broken file: 20 times GPT-2's, four times the largest today.
+   */
+  public static final int MOST_TOKENS = 1 << 20;
+
   /** GPT-2's own, of a checkpoint that was trained with it and doesn't carry it: without tokens. */
   public static final Vocabulary GPT2 = new Vocabulary(List.of(), List.of());
 

@@ -36,7 +36,7 @@ final class ZipDirectory {
   private static final int MAX_ENTRIES = 50_000;
   private static final int MAX_NAME = 1000;
 
-  private final MappedFile file;
+  private final InputFile file;
   private final Map<String, Member> members = new LinkedHashMap<>();
 
   /**
@@ -48,7 +48,7 @@ final class ZipDirectory {
    */
   private record Member(boolean packed, long header, long size) {}
 
-  private ZipDirectory(MappedFile file) {
+  private ZipDirectory(InputFile file) {
     this.file = file;
   }
 
@@ -57,7 +57,7 @@ final class ZipDirectory {
    *
    * @throws CheckpointException if the file is damaged
    */
-  static ZipDirectory of(MappedFile file) throws CheckpointException {
+  static ZipDirectory of(InputFile file) throws CheckpointException {
     ZipDirectory zip = new ZipDirectory(file);
     zip.readCentral(zip.end());
     return zip;

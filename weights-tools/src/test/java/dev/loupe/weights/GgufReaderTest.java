@@ -174,7 +174,7 @@ class GgufReaderTest {
 
   private static Contents contents(Path file) throws IOException {
     try (Arena arena = Arena.ofConfined()) {
-      CheckpointReader.Contents c = new GgufReader().read(MappedFile.open(file, arena), arena);
+      CheckpointReader.Contents c = new GgufReader().read(InputFile.map(file, arena), arena);
       return new Contents(c.config(), c.notes());
     }
   }

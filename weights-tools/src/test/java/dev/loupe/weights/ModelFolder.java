@@ -75,7 +75,7 @@ final class ModelFolder {
     Map<SafetensorsWriter.Entry, byte[]> tensors = new LinkedHashMap<>();
     try (Arena arena = Arena.ofConfined()) {
       for (CheckpointReader.Entry e :
-          SafetensorsReader.entries(MappedFile.open(weights(folder), arena))) {
+          SafetensorsReader.entries(InputFile.map(weights(folder), arena))) {
         tensors.put(
             new SafetensorsWriter.Entry(e.name(), DType.valueOf(e.dtype()), e.shape()),
             stored(e).toArray(java.lang.foreign.ValueLayout.JAVA_BYTE));

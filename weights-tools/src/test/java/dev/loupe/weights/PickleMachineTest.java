@@ -23,7 +23,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class PickleMachineTest {
   private static PickleMachine machine(byte[] pickle) {
-    MappedFile file = new MappedFile(Path.of("p.pkl"), MemorySegment.ofArray(pickle));
+    InputFile file = new InputFile(Path.of("p.pkl"), MemorySegment.ofArray(pickle));
     return new PickleMachine(file, 0, pickle.length, new TorchObjects());
   }
 

@@ -21,7 +21,7 @@ class SafetensorsReaderTest {
 
   private void read(Path file) throws CheckpointException {
     try (Arena arena = Arena.ofConfined()) {
-      var _ = SafetensorsReader.entries(MappedFile.open(file, arena));
+      var _ = SafetensorsReader.entries(InputFile.map(file, arena));
     }
   }
 
@@ -58,8 +58,7 @@ class SafetensorsReaderTest {
                 + "}  \n ");
     Path file = ModelFolder.raw(folder.resolve("m.safetensors"), header, 17);
     try (Arena arena = Arena.ofConfined()) {
-      List<CheckpointReader.Entry> entries =
-          SafetensorsReader.entries(MappedFile.open(file, arena));
+      List<CheckpointReader.Entry> entries = SafetensorsReader.entries(InputFile.map(file, arena));
       assertEquals(
           List.of("late", "early", "none", "later", "mask"),
           entries.stream().map(CheckpointReader.Entry::name).toList());

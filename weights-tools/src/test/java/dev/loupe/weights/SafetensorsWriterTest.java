@@ -64,8 +64,7 @@ class SafetensorsWriterTest {
       out.commit();
     }
     try (Arena arena = Arena.ofConfined()) {
-      List<CheckpointReader.Entry> entries =
-          SafetensorsReader.entries(MappedFile.open(file, arena));
+      List<CheckpointReader.Entry> entries = SafetensorsReader.entries(InputFile.map(file, arena));
       assertEquals(
           List.of("none", "a", "n", "b"),
           entries.stream().map(CheckpointReader.Entry::name).toList());
@@ -96,7 +95,7 @@ class SafetensorsWriterTest {
     String text = new String(all, 8, header, StandardCharsets.UTF_8);
     assertTrue(text.startsWith("{\"__metadata__\":{\"format\":\"pt\"}"), text);
     try (Arena arena = Arena.ofConfined()) {
-      assertEquals(name, SafetensorsReader.entries(MappedFile.open(file, arena)).getFirst().name());
+      assertEquals(name, SafetensorsReader.entries(InputFile.map(file, arena)).getFirst().name());
     }
   }
 
@@ -151,7 +150,7 @@ class SafetensorsWriterTest {
       out.write("a", data);
       out.commit();
       MemorySegment stored =
-          ModelFolder.stored(SafetensorsReader.entries(MappedFile.open(file, arena)).getFirst());
+          ModelFolder.stored(SafetensorsReader.entries(InputFile.map(file, arena)).getFirst());
       assertEquals(-1, stored.mismatch(data));
     }
   }

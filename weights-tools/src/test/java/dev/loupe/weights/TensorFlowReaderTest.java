@@ -70,7 +70,7 @@ class TensorFlowReaderTest {
         HexFormat.of()
             .parseHex("0000803f0000004000004040000080400000a0400000c0400000003f000000c0"));
     try (Arena arena = Arena.ofConfined()) {
-      MappedFile file = MappedFile.open(index, arena);
+      InputFile file = InputFile.map(index, arena);
       List<SortedTable.Row> rows = SortedTable.read(file);
       assertEquals(
           List.of("", "model/h0/mlp/c_fc/w", "model/ln_f/b"),
@@ -83,7 +83,7 @@ class TensorFlowReaderTest {
       for (int i = 0; i < 2; i++) {
         TensorBundle.Tensor tensor = TensorBundle.Tensor.read(file, rows.get(i + 1));
         CheckpointReader.Entry entry =
-            tensor.entry(MappedFile.open(data, arena), header.order(), "x");
+            tensor.entry(InputFile.map(data, arena), header.order(), "x");
         assertEquals(shapes.get(i), entry.shape());
         float[] read = new float[values.get(i).length];
         Objects.requireNonNull(entry.data()).read(0, read, 0, read.length);

@@ -8,8 +8,8 @@ import dev.loupe.export.ColourScale;
 import dev.loupe.export.StatisticsFormat;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.DType;
+import dev.loupe.weights.FileFault;
 import java.io.IOException;
-import java.nio.file.FileSystemException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -277,8 +277,8 @@ final class AttentionOutput implements AutoCloseable {
     try {
       output.exporter().write(run, output.file().path());
     } catch (IOException e) {
-      String reason = e instanceof FileSystemException known ? known.getReason() : e.getMessage();
-      throw new IOException("%s can't be written: %s".formatted(output.named(), reason), e);
+      throw new IOException(
+          "%s can't be written: %s".formatted(output.named(), FileFault.of(e)), e);
     }
     output.file().commit();
   }

@@ -14,10 +14,8 @@ import dev.loupe.bench.kernel.Operation;
 import dev.loupe.bench.kernel.Shape;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.weights.InputFile;
 import java.io.IOException;
-import java.nio.charset.CharacterCodingException;
-import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -34,6 +32,7 @@ import picocli.CommandLine.ParentCommand;
 /** {@code loupe bench attention}, {@code linear}, ...: what each idea in a kernel is worth here. */
 @Command(abbreviateSynopsis = true, sortOptions = false, optionListHeading = "%n")
 final class KernelBenchCommand implements Callable<Integer> {
+  private static final int LONGEST_REPORT = 64 << 20;
   private final Operation operation;
 
   @ParentCommand @Nullable BenchCommand parent;
@@ -229,10 +228,8 @@ final class KernelBenchCommand implements Callable<Integer> {
 
   private static KernelReport older(Path file) throws IOException {
     try {
-      return KernelReport.parse(Files.readString(file));
-    } catch (NoSuchFileException e) {
-      throw new InputException("%s: there is no such file".formatted(file));
-    } catch (IllegalArgumentException | CharacterCodingException e) {
+      return KernelReport.parse(InputFile.read(file, LONGEST_REPORT, "a report").text());
+    } catch (IllegalArgumentException e) {
       throw new InputException("%s is no JSON of loupe bench: %s".formatted(file, e.getMessage()));
     }
   }

@@ -12,12 +12,15 @@ import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.Activation;
+import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.DType;
+import dev.loupe.weights.FileFault;
 import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
+import java.nio.file.FileSystemException;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
@@ -104,7 +107,20 @@ public final class Main {
   }
 
   public static void main(String[] args) {
-    System.exit(run(Terminal.system(), args));
+    int code = FAILED;
+    try {
+      code = run(Terminal.system(), args);
+    } catch (LinkageError | TypeNotPresentException e) { // also of what would have reported it
+      System.err.println("loupe: " + missing(e));
+    }
+    System.exit(code);
+  }
+
+  /** Java does not say why it can't read a class; it opens some forty files for all of them. */
+  private static String missing(Throwable e) {
+    return "Java can't load a part of Loupe ("
+        + e.getMessage()
+        + "): raise the limit of open files (ulimit -n) to 64 or more, or build Loupe anew";
   }
 
   Terminal terminal() {
@@ -119,17 +135,8 @@ public final class Main {
   static int run(Terminal terminal, String... args) {
     Main main = new Main(terminal);
     StringWriter help = new StringWriter();
-    CommandLine commandLine = new CommandLine(main);
-    addCommands(commandLine, args); // first: what follows is told to those that are there
-    commandLine
-        .setExpandAtFiles(false) // a text may well start with @
-        .setUsageHelpWidth(Math.clamp(terminal.columns(), 55, 100))
-        .setOut(new PrintWriter(help))
-        .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
-        .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
-    values(commandLine);
     try {
-      int code = commandLine.execute(args);
+      int code = commandLine(main, help, args).execute(args);
       if (!help.toString().isEmpty()) {
         terminal.print(help.toString());
       }
@@ -137,6 +144,19 @@ public final class Main {
     } catch (Throwable e) { // errors of the virtual machine too: memory, native libraries
       return main.report(e);
     }
+  }
+
+  private static CommandLine commandLine(Main main, StringWriter help, String... args) {
+    CommandLine commandLine = new CommandLine(main);
+    addCommands(commandLine, args); // first: what follows is told to those that are there
+    commandLine
+        .setExpandAtFiles(false) // a text may well start with @
+        .setUsageHelpWidth(Math.clamp(main.terminal.columns(), 55, 100))
+        .setOut(new PrintWriter(help))
+        .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
+        .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
+    values(commandLine);
+    return commandLine;
   }
 
   /**
@@ -262,20 +282,21 @@ public final class Main {
       return 0; // whoever read has had enough
     }
     int code = codeOf(e);
-    terminal.say(
-        "loupe: "
-            + switch (code) {
-              case OUT_OF_MEMORY -> outOfMemory(e);
-              case FAILED ->
-                  e instanceof IOException || e instanceof UncheckedIOException
-                      ? firstLine(e)
-                      : defect(e);
-              default -> firstLine(e);
-            });
+    String said =
+        switch (code) {
+          case OUT_OF_MEMORY -> outOfMemory(e);
+          case FAILED -> failure(e);
+          case BAD_INPUT ->
+              e instanceof InternalError
+                  ? "a file in use was cut short by another program, or its disk failed: run this again"
+                  : firstLine(e);
+          default -> firstLine(e);
+        };
+    ("loupe: " + said).lines().forEach(terminal::say); // the GPU's of memory has a table
     if (verbose) {
       StringWriter trace = new StringWriter();
       e.printStackTrace(new PrintWriter(trace, true));
-      terminal.say(trace.toString());
+      trace.toString().lines().map(line -> line.replace("\t", "    ")).forEach(terminal::say);
     }
     return code;
   }
@@ -286,6 +307,10 @@ public final class Main {
       case CancellationException _ -> Interrupt.EXIT_CODE;
       case CheckpointException _ -> BAD_INPUT;
       case InputException _ -> BAD_INPUT;
+      case UncheckedIOException unchecked
+          when unchecked.getCause() instanceof CheckpointException ->
+          BAD_INPUT;
+      case InternalError page when Checkpoint.isUnreadablePage(page) -> BAD_INPUT;
       case CorpusException _ -> BAD_INPUT;
       case NotFiniteException _ -> BAD_INPUT;
       case BackendException _ -> NO_BACKEND;
@@ -301,11 +326,29 @@ public final class Main {
     if (!(e instanceof OutOfMemoryError)) {
       return String.valueOf(e.getMessage()); // the GPU's has its own advice, and a table
     }
+    String message = String.valueOf(e.getMessage());
+    if (message.contains("native thread")) { // Java's word for it is the same as for memory
+      return "the system gives no more threads: raise the limit (ulimit -u, or the container's), or"
+          + " take fewer (--threads 1)";
+    }
     return "out of memory (%s): use a smaller model, a shorter text or fewer samples, layers or heads"
-        .formatted(e.getMessage());
+        .formatted(message);
+  }
+
+  private static String failure(Throwable e) {
+    return switch (e) {
+      case FileSystemException file ->
+          "%s: %s".formatted(file.getFile(), FileFault.of(file)); // no reason in its message
+      case IOException io -> firstLine(io);
+      case UncheckedIOException unchecked -> firstLine(unchecked);
+      default -> defect(e);
+    };
   }
 
   private static String defect(Throwable e) {
+    if (e instanceof LinkageError || e instanceof TypeNotPresentException) {
+      return missing(e);
+    }
     return "a defect of Loupe, please report it: %s%s (-v shows where)"
         .formatted(e.getClass().getSimpleName(), e.getMessage() == null ? "" : ", " + firstLine(e));
   }

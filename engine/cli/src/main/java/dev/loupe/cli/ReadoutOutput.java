@@ -8,8 +8,8 @@ import dev.loupe.Request;
 import dev.loupe.Token;
 import dev.loupe.export.ReadoutExport;
 import dev.loupe.weights.AtomicFile;
+import dev.loupe.weights.FileFault;
 import java.io.IOException;
-import java.nio.file.FileSystemException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -137,6 +137,8 @@ final class ReadoutOutput implements AutoCloseable {
         int[] chosen = chosen(readout);
         for (Output output : outputs) {
           write(run, readout, chosen, output);
+          loupe.requireUnchanged();
+          output.file().commit();
         }
       }
     }
@@ -162,10 +164,9 @@ final class ReadoutOutput implements AutoCloseable {
     try {
       output.exporter().write(run, readout, rows, output.file().path());
     } catch (IOException e) {
-      String reason = e instanceof FileSystemException known ? known.getReason() : e.getMessage();
-      throw new IOException("%s can't be written: %s".formatted(output.named(), reason), e);
+      throw new IOException(
+          "%s can't be written: %s".formatted(output.named(), FileFault.of(e)), e);
     }
-    output.file().commit();
   }
 
   /** Says which files now hold what. */

@@ -3,8 +3,8 @@ package dev.loupe.cli;
 import dev.loupe.Loupe;
 import dev.loupe.serve.Server;
 import dev.loupe.serve.ServerOptions;
+import dev.loupe.weights.InputFile;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Optional;
@@ -32,6 +32,7 @@ import picocli.CommandLine.ParentCommand;
       "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"ROMEO:\"}'"
     })
 final class ServeCommand implements Callable<Integer> {
+  private static final int LONGEST_KEY = 1 << 16;
   private static final String KEY_VARIABLE = "LOUPE_API_KEY";
 
   @ParentCommand Main main;
@@ -117,20 +118,14 @@ final class ServeCommand implements Callable<Integer> {
     return name == null ? "gpt2" : name.toString();
   }
 
-  private Optional<String> key() throws InputException {
+  private Optional<String> key() throws IOException {
     if (keyFile == null) {
       return Optional.ofNullable(System.getenv(KEY_VARIABLE));
     }
-    try {
-      String key = Files.readString(keyFile).strip();
-      if (key.isEmpty()) {
-        throw new InputException(keyFile + ": no API key in it");
-      }
-      return Optional.of(key);
-    } catch (IOException e) {
-      throw e instanceof InputException known
-          ? known
-          : new InputException("%s can't be read: no API key".formatted(keyFile));
+    String key = InputFile.read(keyFile, LONGEST_KEY, "an API key").text().strip();
+    if (key.isEmpty()) {
+      throw new InputException(keyFile + ": no API key in it");
     }
+    return Optional.of(key);
   }
 }

@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import dev.loupe.export.TerminalText;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
@@ -162,9 +163,9 @@ final class Terminal {
     }
   }
 
-  /** A line for the person at the terminal. */
+  /** A line for the person at the terminal, {@linkplain TerminalText#sentence without tricks}. */
   void say(String line) {
-    err.println(line);
+    err.println(TerminalText.sentence(line));
   }
 
   /** Part of a line for the person at the terminal. */
@@ -173,8 +174,17 @@ final class Terminal {
     err.flush();
   }
 
-  /** All of standard input. */
-  byte[] readAll() throws IOException {
-    return in.readAllBytes();
+  /**
+   * All of standard input.
+   *
+   * @throws InputException if it goes on after {@code most} bytes
+   */
+  byte[] readAll(int most) throws IOException {
+    byte[] all = in.readNBytes(most);
+    if (all.length == most && in.read() >= 0) {
+      throw new InputException(
+          "standard input has more than %d bytes, too many for a text".formatted(most));
+    }
+    return all;
   }
 }

@@ -1,11 +1,12 @@
 package dev.loupe.cli;
 
 import dev.loupe.Request;
+import dev.loupe.weights.FileFault;
+import dev.loupe.weights.InputFile;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.AccessDeniedException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
@@ -14,6 +15,8 @@ import picocli.CommandLine.Parameters;
 
 /** Where the text to read comes from: an argument, a file, standard input, or ids. */
 final class TextInput {
+  private static final int MOST_BYTES = 256 << 20;
+
   @Parameters(
       arity = "0..1",
       paramLabel = "TEXT",
@@ -60,30 +63,21 @@ final class TextInput {
     }
     if (text == null ? !terminal.inIsTerminal() : text.equals("-")) {
       try {
-        return decode("standard input", terminal.readAll());
+        return decode("standard input", terminal.readAll(MOST_BYTES));
       } catch (InputException e) {
         throw e;
       } catch (IOException e) {
-        throw new InputException("standard input can't be read: " + e.getMessage());
+        throw new InputException("standard input can't be read: " + FileFault.of(e));
       }
     }
     return text == null ? "" : text;
   }
 
-  private static byte[] bytes(Path file) throws InputException {
-    if (!Files.exists(file) || Files.isDirectory(file)) {
-      throw new InputException(
-          "%s %s"
-              .formatted(file, Files.exists(file) ? "is a folder, not a text" : "does not exist"));
+  private static byte[] bytes(Path file) throws IOException {
+    if (Files.isRegularFile(file) && Files.size(file) == 0) {
+      return new byte[0];
     }
-    try {
-      return Files.readAllBytes(file);
-    } catch (IOException e) {
-      throw new InputException(
-          "%s can't be read: %s"
-              .formatted(
-                  file, e instanceof AccessDeniedException ? "permission denied" : e.getMessage()));
-    }
+    return InputFile.read(file, MOST_BYTES, "a text").array();
   }
 
   private static String decode(String source, byte[] bytes) throws InputException {

@@ -81,6 +81,15 @@ record Child(Path folder) {
     return said.toString();
   }
 
+  /** Likewise, for messages of assertions. */
+  String saidSafely() {
+    try {
+      return said();
+    } catch (IOException e) {
+      return e.toString();
+    }
+  }
+
   /** {@code loupe} as it is at a terminal: what it says shows how far it has come. */
   static final class AtTerminal {
     private AtTerminal() {}

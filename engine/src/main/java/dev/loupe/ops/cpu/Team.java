@@ -51,7 +51,8 @@ final class Team implements AutoCloseable {
   /**
    * Runs {@code body} for 0 .. iterations - 1 and returns when all are done. Callers take turns.
    *
-   * @throws RuntimeException what an iteration threw; the other iterations may be left undone
+   * @throws RuntimeException or Error what an iteration threw; the other iterations may be left
+   *     undone
    */
   synchronized void run(int iterations, Body body) {
     if (closed) {
@@ -86,7 +87,11 @@ final class Team implements AutoCloseable {
     Throwable thrown = failure;
     if (thrown != null) {
       failure = null;
-      throw thrown instanceof RuntimeException e ? e : new IllegalStateException(thrown);
+      switch (thrown) {
+        case RuntimeException e -> throw e;
+        case Error e -> throw e;
+        default -> throw new IllegalStateException(thrown);
+      }
     }
   }
 
@@ -108,12 +113,17 @@ final class Team implements AutoCloseable {
         return;
       }
       seen = round;
-      Body current = body;
-      if (current != null) {
-        work(current, iterations, worker);
-      }
-      if (working.decrementAndGet() == 0) {
-        LockSupport.unpark(caller);
+      try {
+        Body current = body;
+        if (current != null) {
+          work(current, iterations, worker);
+        }
+      } catch (InternalError e) { // of a mapped file that was cut: Java throws it a moment late
+        failure = e;
+      } finally {
+        if (working.decrementAndGet() == 0) {
+          LockSupport.unpark(caller);
+        }
       }
     }
   }

@@ -3,14 +3,18 @@ package dev.loupe.bench.kernel;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
-import com.google.gson.JsonParser;
+import com.google.gson.stream.JsonReader;
+import com.google.gson.stream.JsonToken;
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.Precision;
 import dev.loupe.bench.Machine;
 import dev.loupe.bench.Spread;
 import dev.loupe.bench.kernel.Device.Roofline;
 import dev.loupe.bench.kernel.Measurement.Status;
+import dev.loupe.weights.JsonValue;
+import dev.loupe.weights.StrictJson;
 import java.io.IOException;
+import java.io.StringReader;
 import java.io.StringWriter;
 import java.math.BigDecimal;
 import java.time.Instant;
@@ -181,13 +185,18 @@ final class ReportJson {
 
   static KernelReport parse(String text) {
     try {
-      JsonObject all = JsonParser.parseString(text).getAsJsonObject();
+      JsonReader in = new JsonReader(new StringReader(text));
+      JsonObject all = JsonValue.object(StrictJson.tree(in, "it", StrictJson.MOST_VALUES), "it");
+      if (in.peek() != JsonToken.END_DOCUMENT) {
+        throw new IllegalArgumentException("it goes on after its JSON");
+      }
       JsonElement schema = all.get("schema");
       if (schema == null || !schema.isJsonPrimitive() || !schema.getAsString().equals(SCHEMA)) {
         throw new IllegalArgumentException("its schema is %s".formatted(schema));
       }
       return report(all);
-    } catch (RuntimeException e) { // of Gson, Instant, the records: all say what they miss
+    } catch (IOException
+        | RuntimeException e) { // of Gson, Instant, the records: all say what they miss
       String reason = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
       throw new IllegalArgumentException(
           "this is no report of a kernel comparison, schema %s: %s".formatted(SCHEMA, reason), e);
@@ -207,16 +216,17 @@ final class ReportJson {
         get(all, "interrupted").getAsBoolean(),
         new Machine(
             text(machine, "cpu"),
-            get(machine, "processors").getAsInt(),
-            get(machine, "vector_bits").getAsInt(),
+            JsonValue.whole(get(machine, "processors"), "processors"),
+            JsonValue.whole(get(machine, "vector_bits"), "vector_bits"),
             text(machine, "java"),
             Double.isNaN(load) ? -1 : load),
-        get(machine, "threads").getAsInt(),
+        JsonValue.whole(get(machine, "threads"), "threads"),
         text(all, "backend"),
         text(all, "device"),
         get(all, "emulated").getAsBoolean(),
         new KernelComparison.Settings(
-            get(settings, "samples").getAsInt(), get(settings, "seconds").getAsDouble()),
+            JsonValue.whole(get(settings, "samples"), "samples"),
+            get(settings, "seconds").getAsDouble()),
         measurements,
         null);
   }
@@ -238,7 +248,10 @@ final class ReportJson {
     JsonElement resources = get(result, "resources");
     return new Measurement(
         new Shape(
-            operation, operation.axes().stream().map(axis -> get(sizes, axis).getAsInt()).toList()),
+            operation,
+            operation.axes().stream()
+                .map(axis -> JsonValue.whole(get(sizes, axis), axis))
+                .toList()),
         text(result, "variant"),
         text(result, "idea"),
         Precision.valueOf(text(result, "dtype").toUpperCase(Locale.ROOT)),
@@ -261,9 +274,9 @@ final class ReportJson {
 
   private static Candidate.Resources resources(JsonObject json) {
     return new Candidate.Resources(
-        get(json, "registers").getAsInt(),
-        get(json, "shared_bytes").getAsInt(),
-        get(json, "threads").getAsInt(),
+        JsonValue.whole(get(json, "registers"), "registers"),
+        JsonValue.whole(get(json, "shared_bytes"), "shared_bytes"),
+        JsonValue.whole(get(json, "threads"), "threads"),
         number(json, "occupancy"));
   }
 

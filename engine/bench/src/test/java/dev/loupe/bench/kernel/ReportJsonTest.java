@@ -125,7 +125,7 @@ class ReportJsonTest {
         "\"status\":\"ok\" | \"status\":\"fine\" | FINE",
         "\"us\":[40.0 | \"us\":[-1 | a time of -1 us",
         "\"us\":[40.0 | \"us\":[0 | a time of 0 us",
-        "\"us\":[40.0 | \"us\":[1e999 | a time of 1e999 us",
+        "\"us\":[40.0 | \"us\":[1e999 | a time of 1E+999 us",
         "\"us\":[40.0 | \"us\":[null | JsonNull",
         "\"status\":\"wrong\" | \"status\":\"ok\" | OK with 0 samples",
         "\"variant\":\"a\" | \"variant\":{} | 'variant' is no text",
