@@ -186,7 +186,7 @@ final class BenchCommand {
                 machine);
         terminal.print(options.json ? report.json() + "\n" : report.text());
       }
-      return interrupt.asked() ? Interrupt.EXIT_CODE : 0;
+      return interrupt.asked() ? Interrupt.exitCode() : 0;
     }
   }
 

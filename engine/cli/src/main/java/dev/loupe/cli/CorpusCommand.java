@@ -348,7 +348,7 @@ final class CorpusCommand {
       if (!common.quiet) {
         terminal.say("[%s]".formatted(said(ran)));
       }
-      return ran.interrupted() ? Interrupt.EXIT_CODE : 0;
+      return ran.interrupted() ? Interrupt.exitCode() : 0;
     }
 
     private static String said(CorpusJobs.Ran ran) {

@@ -139,7 +139,7 @@ final class GenerateCommand implements Callable<Integer> {
       if (failure != null) {
         throw failure;
       }
-      return interrupted ? Interrupt.EXIT_CODE : 0;
+      return interrupted ? Interrupt.exitCode() : 0;
     }
   }
 

@@ -78,7 +78,7 @@ final class HeadsCommand implements Callable<Integer> {
             "[interrupted: %d of %d windows of the text were read]"
                 .formatted(survey.windowsRead(), survey.windows()));
       }
-      return Interrupt.EXIT_CODE;
+      return Interrupt.exitCode();
     }
     return 0;
   }

@@ -203,7 +203,7 @@ final class KernelBenchCommand implements Callable<Integer> {
       Instant started = Instant.now();
       List<Measurement> measured = measure(terminal, interrupt, device, settings);
       if (measured.isEmpty()) {
-        return Interrupt.EXIT_CODE; // too early for anything to keep
+        return Interrupt.exitCode(); // too early for anything to keep
       }
       KernelReport report =
           new KernelReport(
@@ -218,7 +218,7 @@ final class KernelBenchCommand implements Callable<Integer> {
               measured,
               old);
       files.write(report, terminal);
-      return interrupt.asked() ? Interrupt.EXIT_CODE : 0;
+      return interrupt.asked() ? Interrupt.exitCode() : 0;
     }
   }
 

@@ -53,7 +53,7 @@ import picocli.CommandLine.UnmatchedArgumentException;
       "3:bad input file",
       "4:backend not available, or the GPU failed",
       "5:out of memory",
-      "130:interrupted"
+      "129, 130, 143:ended by SIGHUP, SIGINT (Ctrl-C), SIGTERM"
     },
     footerHeading = "%nTo begin with:%n",
     footer = {
@@ -304,7 +304,7 @@ public final class Main {
   private static int codeOf(@Nullable Throwable e) {
     return switch (e) {
       case BrokenRunException broken -> codeOf(broken.getCause());
-      case CancellationException _ -> Interrupt.EXIT_CODE;
+      case CancellationException _ -> Interrupt.exitCode();
       case CheckpointException _ -> BAD_INPUT;
       case InputException _ -> BAD_INPUT;
       case UncheckedIOException unchecked

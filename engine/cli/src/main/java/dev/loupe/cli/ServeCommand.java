@@ -108,7 +108,7 @@ final class ServeCommand implements Callable<Integer> {
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
-    return Interrupt.EXIT_CODE;
+    return Interrupt.exitCode();
   }
 
   /** The last part of the path, or of the name, that was given: clients need not know the rest. */

@@ -155,7 +155,9 @@ final class Terminal {
       out.flush();
     } catch (IOException e) {
       String reason = String.valueOf(e.getMessage());
-      if (reason.contains("Broken pipe")) { // the system's words: Java keeps no error number
+      // the system's words, as Java keeps no error number; the second of a terminal that was closed
+      if (reason.contains("Broken pipe")
+          || (outIsTerminal && reason.contains("Input/output error"))) {
         throw new BrokenPipe(e);
       }
       throw new UncheckedIOException(

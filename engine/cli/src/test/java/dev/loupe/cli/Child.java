@@ -124,29 +124,40 @@ record Child(Path folder) {
     assertEquals(0, new ProcessBuilder("kill", "-" + name, pid).inheritIO().start().waitFor());
   }
 
-  /** A process inherits that SIGINT is ignored, as it is in the background of a script. */
-  static void assumeSigintIsHeard() throws IOException {
+  /** A process inherits that a signal is ignored, as SIGINT is in the background of a script. */
+  static void assumeIsHeard(String signal) throws IOException {
     Path status = Path.of("/proc/self/status");
     assumeTrue(Files.exists(status), "no /proc here");
+    int bit = exitCode(signal) - 128 - 1;
     for (String line : Files.readAllLines(status)) {
       if (line.startsWith("SigIgn:")) {
         long ignored = Long.parseUnsignedLong(line.substring(7).strip(), 16);
-        assumeFalse((ignored & 2) != 0, "SIGINT is ignored here");
+        assumeFalse((ignored >> bit & 1) != 0, "SIG" + signal + " is ignored here");
       }
     }
   }
 
+  /** What a process ends with that this signal ended: 128 and its number. */
+  static int exitCode(String signal) {
+    return switch (signal) {
+      case "HUP" -> 129;
+      case "INT" -> 130;
+      case "TERM" -> 143;
+      default -> throw new IllegalArgumentException(signal);
+    };
+  }
+
   /**
-   * Interrupts a run of 4,000 tokens while it writes: text, a.json and a.npz in {@code made} are
-   * there, agree, and end with the last token's row.
+   * Ends a run of 4,000 tokens by a signal while it writes: text, a.json and a.npz in {@code made}
+   * are there, agree, and end with the last token's row.
    */
-  void interrupt(Process process, Path made) throws Exception {
+  void interrupt(Process process, Path made, String signal) throws Exception {
     InputStream out = process.getInputStream();
     byte[] first = out.readNBytes(20);
-    signal(process, "INT");
+    signal(process, signal);
     String text = new String(first, UTF_8) + new String(out.readAllBytes(), UTF_8);
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
-    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), said());
+    assertEquals(exitCode(signal), process.exitValue(), said());
     assertEquals(List.of("a.json", "a.npz"), Ran.names(made));
     JsonObject run =
         JsonParser.parseString(Files.readString(made.resolve("a.json"))).getAsJsonObject();

@@ -368,7 +368,7 @@ class CudaProcessTest {
 
   @Test
   void anInterruptEndsTheTextAndKeepsItsMaps() throws Exception {
-    Child.assumeSigintIsHeard();
+    Child.assumeIsHeard("INT");
     Path made = Files.createDirectory(folder.resolve("made"));
     Process process =
         child.start(
@@ -388,6 +388,6 @@ class CudaProcessTest {
                 made.resolve("a.json"),
                 "--attention",
                 made.resolve("a.npz")));
-    child.interrupt(process, made);
+    child.interrupt(process, made, "INT");
   }
 }

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.model.Golden;
+import dev.loupe.weights.AtomicFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -18,6 +19,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** What only a process of its own can show: signals, full memory, broken pipes. */
 @Timeout(240)
@@ -40,24 +43,24 @@ class ProcessTest {
     return Files.createDirectory(folder.resolve("made"));
   }
 
-  /** Standard output of one that is interrupted once so many percent are done. */
-  private String interrupted(int percent, Object... args) throws Exception {
-    Child.assumeSigintIsHeard();
+  /** Standard output of one that is ended by a signal once so many percent are done. */
+  private String ended(String signal, int percent, Object... args) throws Exception {
+    Child.assumeIsHeard(signal);
     Process process = child.start(Child.java(Child.AtTerminal.class, List.of(), args));
     child.awaitProgress(process, percent);
-    Child.signal(process, "INT");
+    Child.signal(process, signal);
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
-    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
+    assertEquals(Child.exitCode(signal), process.exitValue(), child.said());
     return out;
   }
 
   @Test
-  void anInterruptEndsAMeasurementAndKeepsWhatItHas() throws Exception {
+  void aTerminationEndsAMeasurementAndKeepsWhatItHas() throws Exception {
     String[] args = {
       "bench", "prefill", "--backend", "cpu", "--prompt-tokens", "4", "--runs", "200", "--json"
     };
-    JsonObject report = JsonParser.parseString(interrupted(2, (Object[]) args)).getAsJsonObject();
+    JsonObject report = JsonParser.parseString(ended("TERM", 2, (Object[]) args)).getAsJsonObject();
     int runs = report.getAsJsonArray("ms").size();
     assertTrue(runs >= 1 && runs < 200, runs + " runs");
     assertEquals("", child.saidAtLast());
@@ -68,7 +71,7 @@ class ProcessTest {
     Path text = folder.resolve("text");
     String heldOut = Files.readString(Golden.TEST_DATA.resolve("golden/heldout/text.txt"));
     Files.writeString(text, heldOut.repeat(20)); // a minute's worth
-    String out = interrupted(3, "heads", "--backend", "cpu", "--file", text, "--json");
+    String out = ended("INT", 3, "heads", "--backend", "cpu", "--file", text, "--json");
     JsonObject read = JsonParser.parseString(out).getAsJsonObject().getAsJsonObject("text");
     int windows = read.get("windows_read").getAsInt();
     int all = read.get("windows").getAsInt();
@@ -80,9 +83,10 @@ class ProcessTest {
   }
 
   @Test
-  void anInterruptEndsAComparisonAndKeepsWhatItHas() throws Exception {
+  void aTerminationEndsAComparisonAndKeepsWhatItHas() throws Exception {
     Path json = folder.resolve("report.json");
-    interrupted(
+    ended(
+        "TERM",
         2,
         "bench",
         "gelu",
@@ -105,9 +109,10 @@ class ProcessTest {
     assertEquals("", child.saidAtLast());
   }
 
-  @Test
-  void anInterruptEndsTheTextAndKeepsItsMaps() throws Exception {
-    Child.assumeSigintIsHeard();
+  @ParameterizedTest
+  @ValueSource(strings = {"INT", "TERM", "HUP"})
+  void aSignalEndsTheTextAndKeepsItsMaps(String signal) throws Exception {
+    Child.assumeIsHeard(signal);
     Path made = made();
     Process process =
         child.start(
@@ -128,45 +133,18 @@ class ProcessTest {
                 made.resolve("a.json"),
                 "--attention",
                 made.resolve("a.npz")));
-    child.interrupt(process, made);
+    child.interrupt(process, made, signal);
     assertTrue(child.said().contains("a.npz"), child.said());
   }
 
-  @Test
-  void aTerminationLeavesNoTemporaryFile() throws Exception {
-    Path made = made();
-    Process process =
-        child.start(
-            Child.java(
-                Main.class,
-                List.of(),
-                "generate",
-                "ROMEO:",
-                "-n",
-                4000,
-                "--overflow",
-                "slide",
-                "--layers",
-                2,
-                "--heads",
-                1,
-                "--attention",
-                made.resolve("a.npz")));
-    assertTrue(process.getInputStream().read() >= 0);
-    assertEquals(1, Ran.names(made).size(), "begun");
-    process.destroy(); // SIGTERM
-    assertTrue(process.waitFor(100, TimeUnit.SECONDS));
-    assertEquals(128 + 15, process.exitValue());
-    assertEquals(List.of(), Ran.names(made));
-  }
-
-  /** What the child of the next test runs: work that hears an interrupt and doesn't end. */
+  /** What the child of the next test runs: work that hears a signal and doesn't end. */
   public static final class Stubborn {
     private Stubborn() {}
 
     @SuppressWarnings("BusyWait")
     public static void main(String[] args) throws Exception {
-      try (Interrupt interrupt = new Interrupt(Terminal.system())) {
+      try (Interrupt interrupt = new Interrupt(Terminal.system());
+          AtomicFile _ = AtomicFile.create(Path.of(args[0]))) {
         interrupt.onlyAsk();
         System.out.write('r');
         System.out.flush();
@@ -180,17 +158,26 @@ class ProcessTest {
     }
   }
 
-  @Test
-  void aSecondInterruptEndsAtOnce() throws Exception {
-    Child.assumeSigintIsHeard();
-    Process process = child.start(Child.java(Stubborn.class, List.of()));
+  @ParameterizedTest
+  @ValueSource(strings = {"INT", "TERM"})
+  void aSecondInterruptEndsAtOnceAndLeavesNoTemporaryFile(String first) throws Exception {
+    Child.assumeIsHeard("INT");
+    Child.assumeIsHeard(first);
+    Path made = made();
+    Process process =
+        child.start(Child.java(Stubborn.class, List.of(), made.resolve("never-finished")));
     assertEquals('r', process.getInputStream().read());
-    Child.signal(process, "INT");
+    assertEquals(1, Ran.names(made).size(), "begun");
+    Child.signal(process, first);
     assertEquals('a', process.getInputStream().read(), "the first one only asks");
+    if (first.equals("TERM")) { // timeout sends it twice
+      Child.signal(process, first);
+    }
     assertFalse(process.waitFor(400, TimeUnit.MILLISECONDS), "and does not end it");
     Child.signal(process, "INT");
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
-    assertEquals(Interrupt.EXIT_CODE, process.exitValue());
+    assertEquals(Child.exitCode(first), process.exitValue());
+    assertEquals(List.of(), Ran.names(made));
   }
 
   @Test

@@ -31,6 +31,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** {@code loupe weights pull} from a small hub on this machine, and {@code -m NAME} after it. */
 @Timeout(200)
@@ -252,14 +254,15 @@ class PullCommandTest {
     assertTrue(ranges.contains(WEIGHTS + " bytes=100000-"), ranges.toString());
   }
 
-  @Test
-  void anInterruptedPullGoesOn() throws Exception {
-    Child.assumeSigintIsHeard();
+  @ParameterizedTest
+  @ValueSource(strings = {"INT", "TERM"})
+  void anInterruptedPullGoesOn(String signal) throws Exception {
+    Child.assumeIsHeard(signal);
     Child child = new Child(folder);
     Process process = begin(child);
-    Child.signal(process, "INT");
+    Child.signal(process, signal);
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
-    assertEquals(Interrupt.EXIT_CODE, process.exitValue(), child.said());
+    assertEquals(Child.exitCode(signal), process.exitValue(), child.said());
     assertEquals(
         "loupe: interrupted; the same command goes on where this one ended\n", child.said());
     goOn();

@@ -24,6 +24,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** {@code loupe serve} as a process: what it says, whom it serves, how it ends. */
 @Timeout(200)
@@ -58,9 +60,10 @@ class ServeCommandTest {
     return (headers.length == 0 ? request : request.headers(headers)).build();
   }
 
-  @Test
-  void servesUntilAnInterruptAndEndsWhatRunsWithWhatItHas() throws Exception {
-    Child.assumeSigintIsHeard();
+  @ParameterizedTest
+  @ValueSource(strings = {"INT", "TERM"})
+  void servesUntilASignalAndEndsWhatRunsWithWhatItHas(String signal) throws Exception {
+    Child.assumeIsHeard(signal);
     Process process = serve("-m", Golden.DEMO_MODEL.resolve("."));
     try (BufferedReader out = process.inputReader(UTF_8);
         HttpClient client = HttpClient.newHttpClient()) {
@@ -89,14 +92,14 @@ class ServeCommandTest {
               post(address, "{'max_tokens': 255, 'n': 64, 'stream': true}"),
               BodyHandlers.ofInputStream());
       byte[] first = stream.body().readNBytes(300);
-      Child.signal(process, "INT");
+      Child.signal(process, signal);
       String said = new String(first, UTF_8) + new String(stream.body().readAllBytes(), UTF_8);
       assertTrue(said.endsWith("data: [DONE]\n\n"), "to its end");
       assertTrue(said.length() < 64 * 255 * 200, "early");
       assertEquals(null, out.readLine());
     }
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
-    assertEquals(Interrupt.EXIT_CODE, process.exitValue());
+    assertEquals(Child.exitCode(signal), process.exitValue());
     assertEquals("[open that in a browser for the workbench; Ctrl-C ends it]\n", child.said());
   }
 
