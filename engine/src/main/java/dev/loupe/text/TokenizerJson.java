@@ -332,8 +332,7 @@ final class TokenizerJson {
           }
           if (side.size() > MOST_AROUND) {
             throw new IllegalArgumentException(
-                "its post_processor puts more than %d tokens %s"
-                    .formatted(MOST_AROUND, side == before ? "in front" : "behind"));
+                "its post_processor adds more than %d tokens to a text".formatted(MOST_AROUND));
           }
         }
         front.addAll(0, before);

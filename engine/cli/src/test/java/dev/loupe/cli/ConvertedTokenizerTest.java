@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.TinyModel;
 import dev.loupe.model.Golden;
 import java.io.IOException;
 import java.nio.file.Files;

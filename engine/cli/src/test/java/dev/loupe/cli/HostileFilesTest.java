@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import dev.loupe.TinyModel;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;

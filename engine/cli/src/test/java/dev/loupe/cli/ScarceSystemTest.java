@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import dev.loupe.Checkout;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -17,7 +18,8 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** A system that gives no more files, threads or room: one sentence that says of what. */
 class ScarceSystemTest {
-  private static final Path LAUNCHER = Path.of("../scripts/loupe").toAbsolutePath().normalize();
+  private static final Path LAUNCHER =
+      Checkout.ROOT.resolve("scripts/loupe").toAbsolutePath().normalize();
 
   @TempDir Path folder;
 
@@ -65,7 +67,8 @@ class ScarceSystemTest {
     Ran ran =
         new Child(folder).run(command, Map.of("LOUPE_CACHE", "/dev/null/x", "XDG_CACHE_HOME", ""));
     assertEquals(Main.BAD_INPUT, ran.code(), ran.err());
-    String said = ran.err().lines().filter(line -> line.startsWith("loupe:")).findFirst().orElse("");
+    String said =
+        ran.err().lines().filter(line -> line.startsWith("loupe:")).findFirst().orElse("");
     assertTrue(said.contains(none + "/loupe-") && said.contains("does not exist"), ran.err());
     assertTrue(said.contains("LOUPE_CACHE"), said);
     assertTrue(!ran.err().contains("Exception"), ran.err());
