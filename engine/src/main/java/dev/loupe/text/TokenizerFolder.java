@@ -310,7 +310,7 @@ final class TokenizerFolder {
   private void noteBehind(List<String> tokens) {
     if (!tokens.isEmpty()) {
       notes.add(
-          "transformers puts %s behind a text, which is left out: a prompt is to go on"
+          "transformers puts %s behind a text; it is left out, for the model is to go on from there"
               .formatted(String.join(" ", tokens)));
     }
   }
