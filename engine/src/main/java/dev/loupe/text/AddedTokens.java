@@ -81,6 +81,21 @@ final class AddedTokens {
     other.accept(text.substring(done));
   }
 
+  /** {@code text} with {@code mark} behind the first character of each special token in it. */
+  String marked(String text, char mark) {
+    return any.matcher(text)
+        .replaceAll(
+            found -> {
+              AddedToken token = byContent.get(found.group());
+              boolean special = token != null && token.special();
+              int end = Character.charCount(found.group().codePointAt(0));
+              return Matcher.quoteReplacement(
+                  special
+                      ? found.group().substring(0, end) + mark + found.group().substring(end)
+                      : found.group());
+            });
+  }
+
   private static boolean inWord(String text, Matcher match) {
     return (match.start() > 0 && is("\\w", text.codePointBefore(match.start())))
         || (match.end() < text.length() && is("\\w", text.codePointAt(match.end())));

@@ -402,6 +402,26 @@ public final class Tokenizer implements AutoCloseable {
    * @throws IllegalStateException if closed
    */
   public int[] encode(String text, boolean parseSpecial) {
+    return encode(text, parseSpecial, null);
+  }
+
+  /**
+   * The ids of a text in which some special tokens are meant and others are what somebody said.
+   *
+   * @param mark a character that is no part of the text. Where it stands within the spelling of a
+   *     special token, that is plain characters; elsewhere special tokens are found.
+   * @throws IllegalArgumentException as {@link #encode(String, boolean)}
+   */
+  public int[] encodeMarked(String text, char mark) {
+    return encode(text, true, String.valueOf(mark));
+  }
+
+  /** {@code text} with {@code mark} within each spelling of a special token. */
+  public String marked(String text, char mark) {
+    return ofNormalized.marked(ofText.marked(text, mark), mark);
+  }
+
+  private int[] encode(String text, boolean parseSpecial, @Nullable String mark) {
     if (whyNoText.isPresent()) {
       if (text.isEmpty()) {
         return new int[0];
@@ -420,7 +440,7 @@ public final class Tokenizer implements AutoCloseable {
         },
         part -> {
           if (!part.isEmpty()) {
-            encodePart(part, parseSpecial, !begun[0], ids);
+            encodePart(part, parseSpecial, mark, !begun[0], ids);
             begun[0] = true;
           }
         });
@@ -439,22 +459,31 @@ public final class Tokenizer implements AutoCloseable {
   }
 
   private void encodePart(
-      String part, boolean parseSpecial, boolean isFirst, IntStream.Builder ids) {
+      String part,
+      boolean parseSpecial,
+      @Nullable String mark,
+      boolean isFirst,
+      IntStream.Builder ids) {
     String changed = before.apply(part);
+    boolean special = parseSpecial;
     if (sentencePiece != null) {
+      if (mark != null && changed.contains(mark)) { // which would not come through unchanged
+        changed = changed.replace(mark, "");
+        special = false;
+      }
       changed = sentencePiece.normalize(changed, isFirst || everyPart);
     }
     boolean[] begun = {!isFirst};
     ofNormalized.split(
         changed,
-        parseSpecial,
+        special,
         id -> {
           begun[0] = true;
           ids.accept(id);
         },
         plain -> {
           if (!plain.isEmpty()) {
-            encodePlain(plain, begun[0], ids);
+            encodePlain(mark == null ? plain : plain.replace(mark, ""), begun[0], ids);
             begun[0] = true;
           }
         });

@@ -1,8 +1,11 @@
 package dev.loupe.cli;
 
 import dev.loupe.Loupe;
+import dev.loupe.chat.ChatTemplate;
+import dev.loupe.chat.ChatTemplateException;
 import dev.loupe.serve.Server;
 import dev.loupe.serve.ServerOptions;
+import dev.loupe.text.ChatFormat;
 import dev.loupe.weights.InputFile;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -57,6 +60,13 @@ final class ServeCommand implements Callable<Integer> {
   @Nullable Path keyFile;
 
   @Option(
+      names = "--chat-template",
+      paramLabel = "F",
+      description =
+          "Jinja template that makes a text of a conversation (default: that of the model's files).")
+  @Nullable Path chatTemplate;
+
+  @Option(
       names = "--queue",
       paramLabel = "N",
       description = "Requests that may wait while others run (default: 64).")
@@ -87,7 +97,14 @@ final class ServeCommand implements Callable<Integer> {
     Terminal terminal = main.terminal();
     ServerOptions options =
         new ServerOptions(
-            host, port, key(), queue, slots, Duration.ofSeconds(timeout), nameOfModel());
+            host,
+            port,
+            key(),
+            queue,
+            slots,
+            Duration.ofSeconds(timeout),
+            nameOfModel(),
+            chat(terminal));
     try (Loupe loupe = model.open(terminal, quiet, true, false);
         Interrupt interrupt = new Interrupt(terminal);
         Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {
@@ -116,6 +133,38 @@ final class ServeCommand implements Callable<Integer> {
     Path given = model.model == null ? model.source() : model.model;
     Path name = given.toAbsolutePath().normalize().getFileName();
     return name == null ? "gpt2" : name.toString();
+  }
+
+  /**
+   * The template that is given, or the model's own. That of a model that has one which can't be
+   * used is a note: texts are served all the same.
+   */
+  private Optional<ChatTemplate> chat(Terminal terminal) throws IOException {
+    Models.Found found = model.find();
+    if (chatTemplate != null) {
+      try {
+        return Optional.of(template(ChatFormat.from(chatTemplate, found.source())));
+      } catch (ChatTemplateException e) {
+        throw new InputException(String.valueOf(e.getMessage()));
+      }
+    }
+    try {
+      Optional<ChatFormat> format =
+          found.adapter().isPresent() ? ChatFormat.of(found.adapter().get()) : Optional.empty();
+      if (format.isEmpty()) {
+        format = ChatFormat.of(found.source());
+      }
+      return format.isEmpty() ? Optional.empty() : Optional.of(template(format.get()));
+    } catch (ChatTemplateException e) {
+      if (!quiet) {
+        terminal.say("[%s; conversations are refused]".formatted(e.getMessage()));
+      }
+      return Optional.empty();
+    }
+  }
+
+  private static ChatTemplate template(ChatFormat format) throws ChatTemplateException {
+    return new ChatTemplate(format.template(), format.source(), format.tokens());
   }
 
   private Optional<String> key() throws IOException {

@@ -16,6 +16,7 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -141,6 +142,52 @@ class ServeCommandTest {
     Ran.loupe("serve", "--api-key-file", folder).refused(Main.BAD_INPUT, "can't be read");
     Path two = Files.writeString(folder.resolve("two"), "a\nb");
     Ran.loupe("serve", "--api-key-file", two).refused(Main.BAD_USAGE, "API key", "header");
+  }
+
+  @Test
+  void talksByTheTemplateOfTheModelsFiles() throws Exception {
+    Path model = Files.createDirectory(folder.resolve("model"));
+    try (DirectoryStream<Path> files = Files.newDirectoryStream(Golden.DEMO_MODEL)) {
+      for (Path file : files) {
+        Files.copy(file, model.resolve(file.getFileName()));
+      }
+    }
+    Files.writeString(
+        model.resolve("tokenizer_config.json"),
+        """
+        {"bos_token": "<|endoftext|>", "chat_template": [{"name": "tool_use", "template": "x"},
+         {"name": "default", "template": "{{ bos_token }}{{ messages[0].content }}:"}]}
+        """);
+    Process process = serve("-m", model);
+    try (BufferedReader out = process.inputReader(UTF_8);
+        HttpClient client = HttpClient.newHttpClient()) {
+      String line = String.valueOf(out.readLine());
+      URI address = URI.create(line.replaceFirst(".* ", "") + "/v1/chat/completions");
+      String body = "{'messages': [{'role': 'user', 'content': 'ROMEO'}], 'max_tokens': 3}";
+      HttpResponse<String> answer = client.send(post(address, body), BodyHandlers.ofString());
+      assertEquals(200, answer.statusCode(), answer.body());
+      String run =
+          Ran.loupe("generate", "<|endoftext|>ROMEO:", "--special", "-n", 1, "--json").well().out();
+      assertEquals(
+          JsonParser.parseString(run).getAsJsonObject().get("prompt_len"),
+          JsonParser.parseString(answer.body())
+              .getAsJsonObject()
+              .getAsJsonObject("usage")
+              .get("prompt_tokens"));
+    } finally {
+      process.destroy();
+      assertTrue(process.waitFor(100, TimeUnit.SECONDS));
+    }
+  }
+
+  @Test
+  void refusesTemplatesThatAreNone() throws Exception {
+    Path none = folder.resolve("none");
+    Ran.loupe("serve", "--chat-template", none).refused(Main.BAD_INPUT, "none", "no such file");
+    Path bad = Files.writeString(folder.resolve("bad"), "{% for x in y %}");
+    Ran.loupe("serve", "--chat-template", bad).refused(Main.BAD_INPUT, "bad", "Missing end tag");
+    Path latin = Files.write(folder.resolve("latin"), new byte[] {(byte) 0xe4});
+    Ran.loupe("serve", "--chat-template", latin).refused(Main.BAD_INPUT, "latin", "UTF-8");
   }
 
   @Test

@@ -8,6 +8,7 @@ import dev.loupe.Batcher;
 import dev.loupe.Loupe;
 import java.net.URLEncoder;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.Consumer;
@@ -52,6 +53,7 @@ final class Api implements AutoCloseable {
   private final Places places;
   private final Metrics metrics;
   private final Completions completions;
+  private final Optional<Chat> chat;
   private final Tokens tokens;
   private final Page page = new Page();
   private final Workbench workbench;
@@ -70,7 +72,8 @@ final class Api implements AutoCloseable {
     Outbox outbox = new Outbox(MOST_UNREAD);
     completions =
         new Completions(loupe, batcher, model, places, metrics, options.timeout(), outbox);
-    tokens = new Tokens(loupe, model, places, options.timeout(), outbox);
+    chat = options.chat().map(template -> new Chat(template, loupe, model));
+    tokens = new Tokens(loupe, model, options.chat(), places, options.timeout(), outbox);
     Runs runs = new Runs(MOST_KEPT);
     RunWriter writer = new RunWriter(loupe, batcher, places, metrics, options.timeout(), runs);
     workbench = new Workbench(loupe, model, runs, writer, places, options.timeout(), outbox);
@@ -159,12 +162,7 @@ final class Api implements AutoCloseable {
     }
     switch (route) {
       case COMPLETIONS -> completions.answer(exchange);
-      case CHAT ->
-          throw ApiException.invalid(
-              400,
-              "no_chat_format",
-              "the model %s has no chat format: it continues texts, by %s"
-                  .formatted(model, COMPLETIONS));
+      case CHAT -> completions.answer(exchange, chat.orElseThrow(this::noChat));
       case Tokens.TOKENIZE, Tokens.DETOKENIZE, Tokens.INFO -> tokens.answer(exchange, route);
       case OPENAPI -> exchange.send(200, "application/json", openApi, Map.of());
       case METRICS -> exchange.send(200, "text/plain; version=0.0.4", metrics.text(), Map.of());
@@ -178,6 +176,13 @@ final class Api implements AutoCloseable {
       case PAGE -> page.send(exchange);
       default -> workbench.answer(exchange);
     }
+  }
+
+  private ApiException noChat() {
+    return ApiException.invalid(
+        400,
+        "no_chat_format",
+        "the model %s has no chat format: it continues texts, by %s".formatted(model, COMPLETIONS));
   }
 
   private void models(Exchange exchange) {

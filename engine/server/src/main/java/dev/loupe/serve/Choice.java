@@ -13,6 +13,7 @@ import dev.loupe.Token;
 import dev.loupe.text.Tokenizer;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
+import java.util.List;
 
 /** A finished run as one of the choices of an answer. */
 record Choice(Tokenizer tokenizer, Generation run, boolean special) {
@@ -27,9 +28,67 @@ record Choice(Tokenizer tokenizer, Generation run, boolean special) {
     }
     choice.addProperty("index", index);
     choice.add("logprobs", request.logprobs() < 0 ? JsonNull.INSTANCE : logprobs(request.echo()));
-    boolean stopped = run.finish() == Finish.STOP || run.finish() == Finish.EOS;
-    choice.addProperty("finish_reason", stopped ? "stop" : "length");
+    choice.addProperty("finish_reason", finish());
     return choice;
+  }
+
+  /** Likewise, as an answer in a conversation. */
+  JsonObject message(CompletionRequest request, int index) {
+    JsonObject message = new JsonObject();
+    message.addProperty("role", "assistant");
+    message.addProperty("content", run.text());
+    message.add("refusal", JsonNull.INSTANCE);
+    JsonObject choice = new JsonObject();
+    choice.addProperty("index", index);
+    choice.add("message", message);
+    choice.add("logprobs", request.logprobs() < 0 ? JsonNull.INSTANCE : content());
+    choice.addProperty("finish_reason", finish());
+    return choice;
+  }
+
+  private String finish() {
+    return run.finish() == Finish.STOP || run.finish() == Finish.EOS ? "stop" : "length";
+  }
+
+  /** An entry for each token that was written, as OpenAI's chat API has them. */
+  private JsonObject content() {
+    JsonArray content = new JsonArray();
+    for (Token token : written(false)) {
+      JsonObject one = entry(token.id(), token.logprob());
+      JsonArray top = new JsonArray();
+      for (Token.Candidate candidate : token.top()) {
+        top.add(entry(candidate.id(), candidate.logprob()));
+      }
+      one.add("top_logprobs", top);
+      content.add(one);
+    }
+    JsonObject logprobs = new JsonObject();
+    logprobs.add("content", content);
+    logprobs.add("refusal", JsonNull.INSTANCE);
+    return logprobs;
+  }
+
+  private JsonObject entry(int id, double logprob) {
+    JsonArray bytes = new JsonArray();
+    for (byte b : tokenizer.bytes(id)) {
+      bytes.add(b & 0xff);
+    }
+    JsonObject entry = new JsonObject();
+    entry.addProperty("token", spelling(id));
+    entry.add("logprob", logprob(logprob));
+    entry.add("bytes", bytes);
+    return entry;
+  }
+
+  /** The tokens of the text, and those of the prompt where they are wanted. */
+  private List<Token> written(boolean echo) {
+    String text = prompt() + run.text();
+    int end = text.codePointCount(0, text.length());
+    return run.tokens().stream()
+        .filter(token -> echo || token.generated())
+        .filter(
+            token -> run.finish() != Finish.STOP || !token.generated() || token.charStart() < end)
+        .toList();
   }
 
   /** What stands for the text of a model that takes token ids alone; vLLM's name. */
@@ -54,13 +113,7 @@ record Choice(Tokenizer tokenizer, Generation run, boolean special) {
     JsonArray own = new JsonArray();
     JsonArray top = new JsonArray();
     JsonArray offsets = new JsonArray();
-    String text = prompt() + run.text();
-    int end = text.codePointCount(0, text.length());
-    for (Token token : run.tokens()) {
-      boolean cut = run.finish() == Finish.STOP && token.generated() && token.charStart() >= end;
-      if (cut || (!echo && !token.generated())) {
-        continue;
-      }
+    for (Token token : written(echo)) {
       tokens.add(spelling(token.id()));
       own.add(logprob(token.logprob()));
       top.add(Double.isNaN(token.logprob()) ? JsonNull.INSTANCE : likeliest(token));

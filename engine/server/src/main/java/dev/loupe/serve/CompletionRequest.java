@@ -18,11 +18,11 @@ import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What a client of {@code /v1/completions} asks for: OpenAI's fields, and others as vLLM names
- * them. {@link KnownFields} says what becomes of the rest.
+ * What a client of {@code /v1/completions} or {@code /v1/chat/completions} asks for: OpenAI's
+ * fields, and others as vLLM names them. {@link KnownFields} says what becomes of the rest.
  *
  * @param prompts not read yet: that takes time, and waits for the request's turn
- * @param tokens to write at most
+ * @param tokens to write at most; negative for what the context has room for
  * @param n continuations of each prompt
  * @param logprobs how many alternatives to each token; negative for no logprobs
  * @param stopTokens ids that end a text beside the model's own
@@ -45,7 +45,7 @@ record CompletionRequest(
     boolean special) {
 
   private static final int DEFAULT_TOKENS = 16;
-  private static final int MOST_CHOICES = 128;
+  static final int MOST_CHOICES = 128;
   private static final int MOST_STOPS = 4;
   private static final int LONGEST_STOP = 1000;
   private static final int MOST_STOP_TOKENS = 128;
@@ -69,14 +69,6 @@ record CompletionRequest(
             loupe,
             new Prompts.Writing("max_tokens", tokens, false),
             truncation(fields, config));
-    List<String> stops = stops(fields.get("stop"));
-    Optional<String> whyNoText = loupe.tokenizer().whyNoText();
-    if (!stops.isEmpty() && whyNoText.isPresent()) {
-      throw ApiException.field(
-          "stop",
-          null,
-          "stop strings end a text, and this model takes token ids alone: " + whyNoText.get());
-    }
     int n = (int) fields.whole("n", 1, 1, MOST_CHOICES);
     long bestOf = fields.whole("best_of", n, 1, Integer.MAX_VALUE);
     if (bestOf != n) {
@@ -90,6 +82,41 @@ record CompletionRequest(
           "%d prompts and n = %d: more than %d texts to write"
               .formatted(prompts.size(), n, MOST_CHOICES));
     }
+    return of(
+        fields,
+        loupe,
+        prompts,
+        tokens,
+        n,
+        stopTokens(fields.get("stop_token_ids"), loupe.tokenizer()),
+        fields.flag("echo"),
+        (int) fields.whole("logprobs", -1, 0, MOST_LOGPROBS),
+        fields.flag("special"));
+  }
+
+  /**
+   * What is asked for alike of texts and of conversations, and what else was read.
+   *
+   * @throws ApiException if a field is wrong
+   */
+  static CompletionRequest of(
+      Fields fields,
+      Loupe loupe,
+      Prompts prompts,
+      int tokens,
+      int n,
+      Set<Integer> stopTokens,
+      boolean echo,
+      int logprobs,
+      boolean special) {
+    List<String> stops = stops(fields.get("stop"));
+    Optional<String> whyNoText = loupe.tokenizer().whyNoText();
+    if (!stops.isEmpty() && whyNoText.isPresent()) {
+      throw ApiException.field(
+          "stop",
+          null,
+          "stop strings end a text, and this model takes token ids alone: " + whyNoText.get());
+    }
     JsonElement options = fields.get("stream_options");
     if (options != null && !options.isJsonObject()) {
       throw Fields.wrong("stream_options", options, "an object");
@@ -99,17 +126,17 @@ record CompletionRequest(
     return new CompletionRequest(
         prompts,
         tokens,
-        (int) fields.whole("min_tokens", 0, 0, tokens),
+        (int) fields.whole("min_tokens", 0, 0, tokens < 0 ? prompts.mostTokens() : tokens),
         n,
         sampling(fields),
         stops,
-        stopTokens(fields.get("stop_token_ids"), loupe.tokenizer()),
+        stopTokens,
         fields.flag("ignore_eos"),
-        fields.flag("echo"),
-        (int) fields.whole("logprobs", -1, 0, MOST_LOGPROBS),
+        echo,
+        logprobs,
         fields.flag("stream"),
         streaming.flag("include_usage"),
-        fields.flag("special"));
+        special);
   }
 
   /**
@@ -135,7 +162,7 @@ record CompletionRequest(
     return new Prompts.Truncation((int) most);
   }
 
-  private static Set<Integer> stopTokens(@Nullable JsonElement value, Tokenizer tokenizer) {
+  static Set<Integer> stopTokens(@Nullable JsonElement value, Tokenizer tokenizer) {
     if (value == null) {
       return Set.of();
     }
@@ -200,11 +227,12 @@ record CompletionRequest(
    * @param p its number
    */
   Request request(int[] prompt, int p) {
+    int room = prompts.mostTokens() - prompt.length + 1;
     Request request =
         Request.ids(prompt)
             .special(special)
-            .tokens(tokens)
-            .minTokens(minTokens)
+            .tokens(tokens < 0 ? room : tokens)
+            .minTokens(tokens < 0 ? Math.min(room, minTokens) : minTokens)
             .samples(n)
             .firstSample(p * n)
             .sampling(sampling)
@@ -216,7 +244,8 @@ record CompletionRequest(
 
   /** About how many an answer that is not streamed has. */
   long bytes() {
-    long text = echo ? tokens + prompts.mostTokens() : tokens;
+    long most = tokens < 0 ? prompts.mostTokens() : tokens;
+    long text = echo ? most + prompts.mostTokens() : most;
     long each = 8 + (logprobs < 0 ? 0 : 80 + 60L * logprobs);
     return (long) prompts.size() * n * text * each;
   }

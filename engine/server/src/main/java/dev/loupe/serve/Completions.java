@@ -18,16 +18,88 @@ import java.util.UUID;
 import java.util.concurrent.CancellationException;
 
 /**
- * {@code /v1/completions}: the prompts of a request are run one after the other, the n texts of
- * each at once as far as there are slots, beside those of other requests. Choice p * n + s is
- * sample s of prompt p. It is drawn as sample p * n + s, so that prompts that are alike get texts
- * of their own; {@code loupe generate --samples} writes it with the same seed.
+ * {@code /v1/completions}, and {@code /v1/chat/completions} where there is a {@link Kind} of it:
+ * the prompts of a request are run one after the other, the n texts of each at once as far as there
+ * are slots, beside those of other requests. Choice p * n + s is sample s of prompt p. It is drawn
+ * as sample p * n + s, so that prompts that are alike get texts of their own; {@code loupe generate
+ * --samples} writes it with the same seed.
  *
  * <p>When a request's time is up, it ends with what it has: texts that were cut so have
  * finish_reason {@code length}. If there is nothing of some prompt yet, the request fails with 503,
  * or with an error as the last event where a stream has begun. A server that closes does the same.
  */
 final class Completions {
+  /** How a kind of completion is asked for, and what an answer looks like. */
+  interface Kind {
+    /**
+     * Reads a request.
+     *
+     * @throws ApiException if it is wrong
+     */
+    CompletionRequest read(Fields fields);
+
+    /** What the name of an answer begins with. */
+    String prefix();
+
+    /** What an answer is called, or an event of one. */
+    String object(boolean stream);
+
+    /** A whole choice. */
+    JsonObject whole(CompletionRequest request, Choice choice, int index);
+
+    /**
+     * A piece of a choice's text.
+     *
+     * @param first whether nothing of the choice was sent yet
+     */
+    JsonObject piece(String text, int index, boolean first);
+
+    /** The end of a choice whose text was sent. */
+    JsonObject end(CompletionRequest request, Choice choice, int index, String rest, boolean first);
+  }
+
+  /** Texts that are continued. */
+  private final class Texts implements Kind {
+    @Override
+    public CompletionRequest read(Fields fields) {
+      return CompletionRequest.of(fields, loupe, model);
+    }
+
+    @Override
+    public String prefix() {
+      return "cmpl-";
+    }
+
+    @Override
+    public String object(boolean stream) {
+      return "text_completion";
+    }
+
+    @Override
+    public JsonObject whole(CompletionRequest request, Choice choice, int index) {
+      return choice.json(request, index);
+    }
+
+    @Override
+    public JsonObject piece(String text, int index, boolean first) {
+      JsonObject choice = new JsonObject();
+      choice.addProperty("text", text);
+      choice.addProperty("index", index);
+      choice.add("logprobs", JsonNull.INSTANCE);
+      choice.add("finish_reason", JsonNull.INSTANCE);
+      return choice;
+    }
+
+    @Override
+    public JsonObject end(
+        CompletionRequest request, Choice choice, int index, String rest, boolean first) {
+      JsonObject json = choice.json(request, index);
+      json.addProperty("text", rest);
+      return json;
+    }
+  }
+
+  private final Kind texts = new Texts();
   private final Loupe loupe;
   private final Batcher batcher;
   private final String model;
@@ -57,17 +129,22 @@ final class Completions {
    * @throws ApiException if the request is wrong or can't be served
    */
   void answer(Exchange exchange) {
+    answer(exchange, texts);
+  }
+
+  /** Likewise, of another kind. */
+  void answer(Exchange exchange, Kind kind) {
     long deadline = System.nanoTime() + timeout.toNanos();
     Answer answer;
     try (Places.Place place = places.enter()) { // first: what is read below takes memory
-      CompletionRequest request = CompletionRequest.of(Fields.parse(exchange.body()), loupe, model);
+      CompletionRequest request = kind.read(Fields.parse(exchange.body()));
       if (!request.stream()) {
         exchange.reserve(outbox, request.bytes(), deadline);
       }
       place.await(deadline);
       long start = System.nanoTime();
       try {
-        answer = new Answer(exchange, request, deadline);
+        answer = new Answer(exchange, kind, request, deadline);
         answer.run();
       } finally {
         metrics.ran(System.nanoTime() - start);
@@ -85,9 +162,10 @@ final class Completions {
   /** One request that has its turn. */
   private final class Answer {
     private final Exchange exchange;
+    private final Kind kind;
     private final CompletionRequest request;
     private final long deadline;
-    private final String id = "cmpl-" + UUID.randomUUID().toString().replace("-", "");
+    private final String id;
     private final long created = System.currentTimeMillis() / 1000;
     private final JsonArray choices = new JsonArray();
     private final Set<Integer> begun = new HashSet<>(); // choices that a stream has text of
@@ -97,8 +175,10 @@ final class Completions {
     private int promptTokens;
     private int completionTokens;
 
-    Answer(Exchange exchange, CompletionRequest request, long deadline) {
+    Answer(Exchange exchange, Kind kind, CompletionRequest request, long deadline) {
       this.exchange = exchange;
+      this.kind = kind;
+      id = kind.prefix() + UUID.randomUUID().toString().replace("-", "");
       this.request = request;
       this.deadline = deadline;
     }
@@ -107,15 +187,16 @@ final class Completions {
       prompts = request.prompts().read(this::requireWanted);
       for (int p = 0; p < prompts.size(); p++) {
         for (Generation run : run(p)) {
-          JsonObject choice =
-              new Choice(loupe.tokenizer(), run, request.special())
-                  .json(request, p * request.n() + run.sample());
+          Choice choice = new Choice(loupe.tokenizer(), run, request.special());
+          int index = p * request.n() + run.sample();
           if (request.stream()) {
-            choice.addProperty("text", echoed(p, run.sample(), ""));
-            addUnsent(choice, p, run.sample());
-            chunk(choice);
+            boolean first = !begun.contains(index);
+            String rest = echoed(p, run.sample(), "");
+            JsonObject end = kind.end(request, choice, index, rest, first);
+            addUnsent(end, p, run.sample());
+            chunk(end);
           } else {
-            choices.add(choice);
+            choices.add(kind.whole(request, choice, index));
           }
         }
       }
@@ -173,12 +254,10 @@ final class Completions {
         @Override
         public boolean text(int sample, String piece) {
           if (request.stream()) {
-            JsonObject choice = new JsonObject();
-            choice.addProperty("text", echoed(p, sample, piece));
+            int index = p * request.n() + sample;
+            boolean first = !begun.contains(index);
+            JsonObject choice = kind.piece(echoed(p, sample, piece), index, first);
             addUnsent(choice, p, sample);
-            choice.addProperty("index", p * request.n() + sample);
-            choice.add("logprobs", JsonNull.INSTANCE);
-            choice.add("finish_reason", JsonNull.INSTANCE);
             chunk(choice);
           }
           return !isOver();
@@ -248,7 +327,7 @@ final class Completions {
     private JsonObject completion(JsonArray some) {
       JsonObject json = new JsonObject();
       json.addProperty("id", id);
-      json.addProperty("object", "text_completion");
+      json.addProperty("object", kind.object(request.stream()));
       json.addProperty("created", created);
       json.addProperty("model", model);
       json.add("choices", some);

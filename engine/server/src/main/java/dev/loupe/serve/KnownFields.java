@@ -118,6 +118,54 @@ record KnownFields(
   static final KnownFields CHANGES =
       new KnownFields(Set.of("layer", "head", "factor", "mean"), Set.of(), Map.of());
 
+  static final KnownFields CHAT =
+      new KnownFields(
+          with(
+              SAMPLING,
+              "model",
+              "messages",
+              "max_tokens",
+              "max_completion_tokens",
+              "min_tokens",
+              "n",
+              "stop",
+              "stop_token_ids",
+              "ignore_eos",
+              "logprobs",
+              "top_logprobs",
+              "stream",
+              "stream_options",
+              "add_generation_prompt"),
+          HARMLESS,
+          neutral(
+              COMPLETIONS.neutral,
+              """
+              {"echo": [false], "parallel_tool_calls": [true, false], "function_call": ["none", "auto"],
+               "continue_final_message": [false], "add_special_tokens": [false],
+               "chat_template": [], "chat_template_kwargs": [{}], "documents": [[]],
+               "truncate_prompt_tokens": [], "reasoning_effort": [], "verbosity": [],
+               "prediction": [], "audio": [], "web_search_options": []}
+              """));
+
+  static final KnownFields MESSAGE =
+      new KnownFields(
+          Set.of("role", "content", "name"),
+          Set.of(),
+          neutral(
+              """
+              {"tool_calls": [[]], "annotations": [[]], "refusal": [], "audio": [],
+               "function_call": [], "reasoning_content": []}
+              """));
+
+  static final KnownFields PART = new KnownFields(Set.of("type", "text"), Set.of(), Map.of());
+
+  private static Map<String, List<JsonElement>> neutral(
+      Map<String, List<JsonElement>> some, String more) {
+    Map<String, List<JsonElement>> all = new HashMap<>(some);
+    all.putAll(neutral(more));
+    return all;
+  }
+
   private static Set<String> with(Set<String> some, String... more) {
     Set<String> all = new LinkedHashSet<>(List.of(more));
     all.addAll(some);

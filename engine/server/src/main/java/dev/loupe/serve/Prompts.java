@@ -10,6 +10,7 @@ import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -30,10 +31,15 @@ record Prompts(
     Writing writing,
     Truncation truncation) {
   private static final int MOST = 128;
+  private static final char NO_MARK = 0;
 
-  /** A text, or ids. */
+  /**
+   * A text, or ids.
+   *
+   * @param mark as {@link Tokenizer#encodeMarked} has it; 0 for a text without marks
+   */
   @SuppressWarnings("ArrayRecordComponent") // not compared, and no one changes it
-  private record Prompt(@Nullable String text, int[] ids) {}
+  private record Prompt(@Nullable Supplier<String> text, int[] ids, char mark) {}
 
   /**
    * What is to be written after each.
@@ -87,6 +93,23 @@ record Prompts(
             truncation);
     prompts.add(fields.get(name));
     return prompts;
+  }
+
+  /**
+   * The text of a conversation.
+   *
+   * @param text makes it, when its turn comes
+   * @param mark as {@link Tokenizer#encodeMarked} has it
+   */
+  static Prompts of(String name, Supplier<String> text, char mark, Loupe loupe, Writing writing) {
+    return new Prompts(
+        name,
+        List.of(new Prompt(text, new int[0], mark)),
+        loupe,
+        true,
+        false,
+        writing,
+        Truncation.NONE);
   }
 
   static boolean front(Fields fields) {
@@ -147,30 +170,35 @@ record Prompts(
               why -> {
                 throw ApiException.field(name, null, why);
               });
-      long most = loupe.tokenizer().mostBytes(mostTokens());
-      if (truncation.tokens == 0 && text.length() > most / 3) { // a char is 3 bytes at most
-        int bytes = text.getBytes(UTF_8).length;
-        if (bytes > most) {
-          throw ApiException.field(
-              name,
-              "context_length_exceeded",
-              "the prompt has %d bytes: the model's context holds %d tokens, which are %d bytes at most"
-                  .formatted(bytes, mostTokens(), most));
-        }
-      }
+      requireShort(text);
     } else if (loupe.info().config().bosTokenId() < 0
         && !(front && loupe.tokenizer().front().length > 0)) {
       throw ApiException.field(
           name, null, "the prompt is empty and the model has no beginning-of-text token");
     }
-    all.add(new Prompt(text, new int[0]));
+    all.add(new Prompt(() -> text, new int[0], NO_MARK));
+  }
+
+  /** Refuses a text that is longer than the context whatever its tokens are. */
+  private void requireShort(String text) {
+    long most = loupe.tokenizer().mostBytes(mostTokens());
+    if (truncation.tokens == 0 && text.length() > most / 3) { // a char is 3 bytes at most
+      int bytes = text.getBytes(UTF_8).length;
+      if (bytes > most) {
+        throw ApiException.field(
+            name,
+            "context_length_exceeded",
+            "the prompt has %d bytes: the model's context holds %d tokens, which are %d bytes at most"
+                .formatted(bytes, mostTokens(), most));
+      }
+    }
   }
 
   private void add(JsonArray list) {
     if (list.isEmpty()) {
       throw ApiException.field(name, null, "a prompt without token ids");
     }
-    all.add(new Prompt(null, checked(ids(name, list, loupe.tokenizer()))));
+    all.add(new Prompt(null, checked(ids(name, list, loupe.tokenizer())), NO_MARK));
   }
 
   /** The values of the field {@code name} as ids of tokens. */
@@ -213,15 +241,21 @@ record Prompts(
         ids.add(prompt.ids);
       } else {
         wanted.require();
-        ids.add(checked(encode(prompt.text)));
+        String text = prompt.text.get();
+        requireShort(text);
+        ids.add(checked(encode(text, prompt.mark)));
       }
     }
     return ids;
   }
 
-  private int[] encode(String text) {
+  private int[] encode(String text, char mark) {
     try {
-      int[] ids = loupe.tokenizer().encodePrompt(text, special, front);
+      Tokenizer tokenizer = loupe.tokenizer();
+      int[] ids =
+          mark == NO_MARK
+              ? tokenizer.encodePrompt(text, special, front)
+              : tokenizer.encodeMarked(text, mark);
       Gpt2Config config = loupe.info().config();
       return ids.length > 0 ? ids : new int[] {config.bosTokenId()};
     } catch (IllegalArgumentException e) {

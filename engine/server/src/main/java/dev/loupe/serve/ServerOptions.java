@@ -1,5 +1,6 @@
 package dev.loupe.serve;
 
+import dev.loupe.chat.ChatTemplate;
 import java.time.Duration;
 import java.util.Optional;
 
@@ -14,6 +15,7 @@ import java.util.Optional;
  * @param slots requests that may run at once, as {@link dev.loupe.Loupe#batcher} takes it
  * @param timeout of a request, waiting included
  * @param model the name by which clients know the model
+ * @param chat what makes one text of a conversation; without it there are no conversations
  */
 public record ServerOptions(
     String host,
@@ -22,7 +24,20 @@ public record ServerOptions(
     int queue,
     int slots,
     Duration timeout,
-    String model) {
+    String model,
+    Optional<ChatTemplate> chat) {
+
+  /** Likewise, without conversations. */
+  public ServerOptions(
+      String host,
+      int port,
+      Optional<String> apiKey,
+      int queue,
+      int slots,
+      Duration timeout,
+      String model) {
+    this(host, port, apiKey, queue, slots, timeout, model, Optional.empty());
+  }
 
   public ServerOptions {
     if (host.isBlank()) {

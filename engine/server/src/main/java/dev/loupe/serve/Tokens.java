@@ -4,9 +4,11 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
+import dev.loupe.chat.ChatTemplate;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.time.Duration;
+import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -22,13 +24,21 @@ final class Tokens {
 
   private final Loupe loupe;
   private final String model;
+  private final Optional<ChatTemplate> chat;
   private final Places places;
   private final Duration timeout;
   private final Outbox outbox;
 
-  Tokens(Loupe loupe, String model, Places places, Duration timeout, Outbox outbox) {
+  Tokens(
+      Loupe loupe,
+      String model,
+      Optional<ChatTemplate> chat,
+      Places places,
+      Duration timeout,
+      Outbox outbox) {
     this.loupe = loupe;
     this.model = model;
+    this.chat = chat;
     this.places = places;
     this.timeout = timeout;
     this.outbox = outbox;
@@ -121,6 +131,7 @@ final class Tokens {
         config.eosTokenIds().isEmpty() ? null : spelling(config.eosTokenIds().getFirst()));
     json.addProperty("pad_token", (String) null);
     json.addProperty("add_bos_token", loupe.tokenizer().front().length > 0);
+    json.addProperty("chat_template", chat.map(ChatTemplate::text).orElse(null));
     json.addProperty("model_max_length", config.nPositions());
     json.addProperty("vocab_size", loupe.tokenizer().ids().cardinality());
     return json;

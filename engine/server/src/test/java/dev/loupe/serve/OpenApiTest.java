@@ -56,6 +56,8 @@ class OpenApiTest {
       Map<String, KnownFields> known =
           Map.of(
               "CompletionRequest", KnownFields.COMPLETIONS,
+              "ChatRequest", KnownFields.CHAT,
+              "Message", KnownFields.MESSAGE,
               "RunRequest", KnownFields.RUNS,
               "TokenizeRequest", KnownFields.TOKENIZE,
               "DetokenizeRequest", KnownFields.DETOKENIZE);

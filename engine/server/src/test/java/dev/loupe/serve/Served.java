@@ -129,8 +129,13 @@ record Served(Loupe loupe, Server server, HttpClient client) implements AutoClos
 
   /** The events of a stream but the last, which says that it is done. */
   List<JsonObject> stream(String body) {
+    return stream("/v1/completions", body);
+  }
+
+  /** Likewise, of another path. */
+  List<JsonObject> stream(String path, String body) {
     HttpResponse<String> response =
-        send(to("/v1/completions").POST(BodyPublishers.ofString(body.replace('\'', '"'))));
+        send(to(path).POST(BodyPublishers.ofString(body.replace('\'', '"'))));
     assertEquals(200, response.statusCode(), response.body());
     assertEquals(
         "text/event-stream; charset=utf-8",
