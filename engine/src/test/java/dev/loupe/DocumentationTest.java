@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.model.Golden;
 import java.io.ByteArrayOutputStream;
+import java.io.IOException;
 import java.io.PrintStream;
 import java.net.URL;
 import java.net.URLClassLoader;
@@ -16,9 +17,12 @@ import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Locale;
+import java.util.Set;
 import java.util.TreeSet;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import javax.tools.JavaCompiler;
 import javax.tools.ToolProvider;
@@ -82,15 +86,28 @@ class DocumentationTest {
           files
               .filter(f -> f.toString().endsWith(".md") && !f.toString().contains("target"))
               .toList()) {
-        Matcher link = Pattern.compile("]\\(([^)#:]+)[)#]").matcher(Files.readString(file));
+        Matcher link =
+            Pattern.compile("]\\(([^)#:]*)(?:#([^)]*))?\\)").matcher(Files.readString(file));
         while (link.find()) {
-          if (!Files.exists(file.resolveSibling(link.group(1)))) {
-            broken.add(file + ": " + link.group(1));
+          Path to = link.group(1).isEmpty() ? file : file.resolveSibling(link.group(1));
+          if (!Files.exists(to)
+              || (link.group(2) != null && !anchors(to).contains(link.group(2)))) {
+            broken.add(file + ": " + link.group());
           }
         }
       }
     }
     assertEquals(List.of(), broken);
+  }
+
+  /** What the headings of a page are called in links. */
+  private static Set<String> anchors(Path page) throws IOException {
+    return Pattern.compile("(?m)^#+ (.*)$")
+        .matcher(Files.readString(page))
+        .results()
+        .map(heading -> heading.group(1).toLowerCase(Locale.ROOT))
+        .map(heading -> heading.replaceAll("[^a-z0-9 -]", "").replace(' ', '-'))
+        .collect(Collectors.toSet());
   }
 
   @Test
