@@ -84,8 +84,8 @@ class TokenizerFoldersTest {
   }
 
   /**
-   * The bytes of the tokens are the text, but for the space that the first of a text may lose; their
-   * places are places in the text.
+   * The bytes of the tokens are the text, but for the space that the first of a text may lose;
+   * their places are places in the text.
    */
   private static void assertDecoded(String expected, JsonObject run) {
     StringBuilder hex = new StringBuilder();

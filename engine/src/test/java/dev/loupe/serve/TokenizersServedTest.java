@@ -64,8 +64,9 @@ class TokenizersServedTest {
         assertEquals(
             text.decoded(),
             served.post("/detokenize", back).has(200).json().get("prompt").getAsString());
-        String ids = "{'prompt': %s, 'echo': true, 'max_tokens': 0, 'special': true}";
-        assertEquals(text.decoded(), served.complete(ids.formatted(text.ids())).has(200).text(0));
+        String ids =
+            "{'prompt': %s, 'echo': true, 'max_tokens': 0, 'special': true}".formatted(text.ids());
+        assertEquals(text.decoded(), served.complete(ids).has(200).text(0));
         body.addProperty("add_special_tokens", false);
         body.addProperty("echo", true);
         body.addProperty("max_tokens", 0);
