@@ -65,7 +65,8 @@ class ScarceSystemTest {
     Ran ran =
         new Child(folder).run(command, Map.of("LOUPE_CACHE", "/dev/null/x", "XDG_CACHE_HOME", ""));
     assertEquals(Main.BAD_INPUT, ran.code(), ran.err());
-    String said = ran.err().lines().filter(line -> line.startsWith("loupe:")).findFirst().orElse("");
+    String said =
+        ran.err().lines().filter(line -> line.startsWith("loupe:")).findFirst().orElse("");
     assertTrue(said.contains(none + "/loupe-") && said.contains("does not exist"), ran.err());
     assertTrue(said.contains("LOUPE_CACHE"), said);
     assertTrue(!ran.err().contains("Exception"), ran.err());

@@ -102,7 +102,7 @@ public final class StrictJson {
     if (--left[0] < 0) {
       throw new CheckpointException(what + " holds more values than can make sense");
     }
-    switch (in.peek()) {
+    return switch (in.peek()) {
       case BEGIN_OBJECT -> {
         JsonObject object = new JsonObject();
         in.beginObject();
@@ -110,7 +110,7 @@ public final class StrictJson {
           object.add(in.nextName(), tree(in, what, left)); // no deeper than DEEPEST
         }
         in.endObject();
-        return object;
+        yield object;
       }
       case BEGIN_ARRAY -> {
         JsonArray array = new JsonArray();
@@ -119,24 +119,20 @@ public final class StrictJson {
           array.add(tree(in, what, left));
         }
         in.endArray();
-        return array;
+        yield array;
       }
-      case STRING -> {
-        return new JsonPrimitive(in.nextString());
-      }
+      case STRING -> new JsonPrimitive(in.nextString());
       case NUMBER -> {
         String text = in.nextString();
         Long whole = wholeNumber(text);
-        return new JsonPrimitive(whole != null ? (Number) whole : new BigDecimal(text));
+        yield new JsonPrimitive(whole != null ? (Number) whole : new BigDecimal(text));
       }
-      case BOOLEAN -> {
-        return new JsonPrimitive(in.nextBoolean());
-      }
+      case BOOLEAN -> new JsonPrimitive(in.nextBoolean());
       default -> {
         in.nextNull();
-        return JsonNull.INSTANCE;
+        yield JsonNull.INSTANCE;
       }
-    }
+    };
   }
 
   /** Enters an object, or says that {@code what} isn't one. */
