@@ -192,6 +192,13 @@ public final class AtomicFile implements AutoCloseable {
     UNCOMMITTED.remove(path);
   }
 
+  /** Takes back what was committed, for files that belong together and of which one failed. */
+  void undo() throws IOException {
+    if (committed && !path.equals(target)) {
+      Files.deleteIfExists(target);
+    }
+  }
+
   /** Ends the writing; deletes what was not committed. */
   @Override
   public void close() throws IOException {

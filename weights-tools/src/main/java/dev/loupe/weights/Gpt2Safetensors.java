@@ -79,7 +79,7 @@ public final class Gpt2Safetensors {
     }
     boolean isNew = !isFile && !Files.exists(folder);
     if (isNew) {
-      Files.createDirectories(folder);
+      RandomCheckpoint.createFolders(folder);
     }
     boolean whole = false;
     try {
@@ -106,6 +106,7 @@ public final class Gpt2Safetensors {
     List<AtomicFile> small = new ArrayList<>();
     Map<Path, byte[]> contents = new LinkedHashMap<>(others);
     contents.put(config, text.getBytes(UTF_8));
+    boolean whole = false;
     try (SafetensorsWriter out = SafetensorsWriter.create(weights, entries)) {
       for (Map.Entry<Path, byte[]> content : contents.entrySet()) {
         AtomicFile file = AtomicFile.create(content.getKey());
@@ -120,9 +121,13 @@ public final class Gpt2Safetensors {
         file.commit();
       }
       out.commit(); // last: without the weights nobody takes the folder for a model
+      whole = true;
     } finally {
       for (AtomicFile file : small) {
         file.close();
+        if (!whole) {
+          file.undo();
+        }
       }
     }
   }

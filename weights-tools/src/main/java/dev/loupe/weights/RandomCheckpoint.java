@@ -125,24 +125,36 @@ public final class RandomCheckpoint {
       throws IOException {
     refuseExisting(folder);
     boolean isNew = !Files.exists(folder);
-    try {
-      Files.createDirectories(folder);
-    } catch (IOException e) {
-      throw new IOException("the folder %s can't be created".formatted(folder), e);
-    }
+    createFolders(folder);
     boolean whole = false;
     try (AtomicFile json = AtomicFile.create(folder.resolve(ConfigJson.FILE_NAME))) {
       String text = ConfigJson.text(config, layout.dtype, !layout.separateHead);
       try (OutputStream out = json.stream()) {
         out.write(text.getBytes(StandardCharsets.UTF_8));
       }
-      writeWeights(config, seed, folder.resolve(SafetensorsReader.FILE_NAME), layout, progress);
-      json.commit();
-      whole = true;
+      Path weights = folder.resolve(SafetensorsReader.FILE_NAME);
+      writeWeights(config, seed, weights, layout, progress);
+      try {
+        json.commit();
+        whole = true;
+      } finally {
+        if (!whole) {
+          Files.deleteIfExists(weights);
+        }
+      }
     } finally {
       if (!whole && isNew) {
         Files.deleteIfExists(folder);
       }
+    }
+  }
+
+  static void createFolders(Path folder) throws IOException {
+    try {
+      Files.createDirectories(folder);
+    } catch (IOException e) {
+      throw new IOException(
+          "the folder %s can't be created: %s".formatted(folder, FileFault.of(e)), e);
     }
   }
 

@@ -12,6 +12,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.FaultyFiles;
 import dev.loupe.weights.Progress;
 import java.io.IOException;
 import java.net.URI;
@@ -127,6 +128,29 @@ class PullTest {
     assertArrayEquals(
         server.bytes("generation_config.json"),
         Files.readAllBytes(folder.resolve("generation_config.json")));
+  }
+
+  /** Every step of writing fails in turn: no folder looks like a model, and the next pull ends. */
+  @Test
+  void faultsInTurn() throws IOException {
+    server.put(WEIGHTS, "few weights"); // in one write
+    int faults =
+        FaultyFiles.inTurn(
+            n -> Files.createDirectory(temporary.resolve("f" + n)),
+            fresh -> {
+              folder = fresh.resolve("m");
+              pull();
+            },
+            (fresh, failure) -> {
+              assertEquals(1, String.valueOf(failure.getMessage()).lines().count());
+              assertFalse(Files.exists(fresh.resolve("m").resolve(WEIGHTS)));
+              folder = fresh.resolve("m");
+              pull();
+              assertWhole();
+            });
+    assertTrue(faults > 8, faults + " faults");
+    folder = temporary.resolve("f" + faults).resolve("m");
+    assertWhole();
   }
 
   /** A GGUF file needs nothing beside it. */
