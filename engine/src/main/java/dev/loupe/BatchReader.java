@@ -18,6 +18,7 @@ import dev.loupe.ops.Ops;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
+import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayDeque;
@@ -224,8 +225,8 @@ public final class BatchReader implements AutoCloseable {
       return "the text is empty";
     }
     if (text.length > config.nPositions()) {
-      return "the text has %d tokens and the model reads %d"
-          .formatted(text.length, config.nPositions());
+      return "the text has %s and the model reads %d"
+          .formatted(Count.of(text.length, "token"), config.nPositions());
     }
     for (int id : text) {
       if (!tokenizer.contains(id)) {

@@ -15,6 +15,7 @@ import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
@@ -298,8 +299,8 @@ public final class Loupe implements AutoCloseable {
       List<String> notes = new ArrayList<>(tokenizer.notes());
       if (tokenizer.size() < rows) {
         notes.add(
-            "the model has %d rows and the tokenizer %d tokens: the other rows stand for nothing"
-                .formatted(rows, tokenizer.size()));
+            "the model has %s and the tokenizer %s: the other rows stand for nothing"
+                .formatted(Count.of(rows, "row"), Count.of(tokenizer.size(), "token")));
       }
       if (tokenizer.size() <= rows) {
         return new Words(tokenizer, notes);
@@ -402,8 +403,8 @@ public final class Loupe implements AutoCloseable {
     int most = model.config().nPositions();
     if (ids.length > most) {
       throw new IllegalArgumentException(
-          "the text has %d tokens and the model reads %d: shorten it by %d"
-              .formatted(ids.length, most, ids.length - most));
+          "the text has %s and the model reads %d: shorten it by %d"
+              .formatted(Count.of(ids.length, "token"), most, ids.length - most));
     }
     return ids;
   }

@@ -22,6 +22,7 @@ import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.Sampler;
+import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
@@ -84,8 +85,8 @@ final class Session implements AutoCloseable {
     attention = request.attention.map(selection -> selection.of(config));
     if (dropped > 0 && attention.isPresent()) {
       throw new IllegalArgumentException(
-          "attention of a prompt longer than the context: %d tokens, the model reads %d"
-              .formatted(prompt.length, config.nPositions()));
+          "attention of a prompt longer than the context: %s, the model reads %d"
+              .formatted(Count.of(prompt.length, "token"), config.nPositions()));
     }
     boolean weighted = request.attention.map(a -> a.keeps(Part.VALUE_NORMS)).orElse(false);
     valueNorms = weighted ? norms.get() : null;
@@ -204,8 +205,8 @@ final class Session implements AutoCloseable {
     int over = prompt - config.nPositions();
     if (over > 0) {
       throw new IllegalArgumentException(
-          "the prompt has %d tokens and the model reads %d: shorten it by %d, or let the context slide (--overflow slide)"
-              .formatted(prompt, config.nPositions(), over));
+          "the prompt has %s and the model reads %d: shorten it by %d, or let the context slide (--overflow slide)"
+              .formatted(Count.of(prompt, "token"), config.nPositions(), over));
     }
     boolean lastHasPosition = request.lastHasPosition();
     int room = roomAfter(prompt, lastHasPosition, config);

@@ -3,6 +3,7 @@ package dev.loupe.export;
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.Comparison;
 import dev.loupe.Token;
+import dev.loupe.text.Count;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
@@ -68,7 +69,8 @@ public final class ComparisonReport {
     int all = comparison.tokens().size() - 1;
     lines.add(
         shown.size() < all
-            ? "The %d tokens of %d whose probability changes most:".formatted(shown.size(), all)
+            ? "%s of %d whose probability changes most:"
+                .formatted(Count.of(shown.size(), "token"), all)
             : "Each token, given those before it:");
     lines.add("   at  token          logprob       was    change  divergence before it");
     for (int i : shown) {

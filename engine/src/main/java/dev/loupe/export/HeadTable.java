@@ -4,6 +4,7 @@ import dev.loupe.HeadSurvey;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
+import dev.loupe.text.Count;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -110,17 +111,17 @@ public final class HeadTable {
     if (tokens >= HeadSurvey.SHORTEST_TEXT) {
       return List.of(
           "induction, prev, dupl: on " + repeated,
-          "the other columns: on this text, %d tokens in %s%s"
+          "the other columns: on this text, %s in %s%s"
               .formatted(
-                  tokens,
-                  survey.windowsRead() == 1 ? "1 window" : survey.windowsRead() + " windows",
+                  Count.of(tokens, "token"),
+                  Count.of(survey.windowsRead(), "window"),
                   survey.windowsRead() < survey.windows() ? " of " + survey.windows() : ""));
     }
     List<String> lines = new ArrayList<>(List.of("all columns: on " + repeated));
     if (tokens > 0) {
       lines.add(
           "the text has %s, too few to say what a head does: give %d or more"
-              .formatted(tokens == 1 ? "1 token" : tokens + " tokens", HeadSurvey.SHORTEST_TEXT));
+              .formatted(Count.of(tokens, "token"), HeadSurvey.SHORTEST_TEXT));
     }
     return lines;
   }

@@ -1,5 +1,7 @@
 package dev.loupe.text;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
+
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
 import dev.loupe.kernels.LibraryCache;
 import dev.loupe.weights.CheckpointException;
@@ -12,7 +14,12 @@ import java.net.URLConnection;
 import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import org.jspecify.annotations.Nullable;
 
@@ -28,7 +35,9 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>The library (15 MB) is unpacked once into {@code tokenizers-<version>} under {@code
  * LOUPE_CACHE} if that is set, else under the user's cache folder; if that can't be used, into a
- * private folder under the temporary one, each time.
+ * private folder under the temporary one, each time. Before it is loaded its SHA-256 must be one of
+ * those in tokenizers.sha256, which this source has: a file that was changed in the cache is
+ * unpacked again, and a jar that has another library is refused.
  */
 final class NativeLibrary {
   private static boolean loaded;
@@ -94,8 +103,47 @@ final class NativeLibrary {
 
   private static void loadFrom(Path folder, String platform) throws IOException {
     for (String file : files(platform)) {
-      URLConnection resource = resource(platform + "/cpu/" + file);
-      System.load(LibraryCache.unpack(resource, file, folder).toString());
+      String name = platform + "/cpu/" + file;
+      String wanted = hashes().get(name);
+      Path library = LibraryCache.unpack(resource(name), file, folder);
+      if (!sha256(library).equals(wanted)) {
+        LibraryCache.deleteQuietly(library);
+        library = LibraryCache.unpack(resource(name), file, folder);
+        String found = sha256(library);
+        if (!found.equals(wanted)) {
+          LibraryCache.deleteQuietly(library);
+          throw new IOException(
+              "%s in DJL's jar has the SHA-256 %s, not %s".formatted(name, found, wanted));
+        }
+      }
+      System.load(library.toString());
+    }
+  }
+
+  /** The SHA-256 of each library, in hex, by its name in DJL's jar. */
+  static Map<String, String> hashes() throws IOException {
+    try (InputStream in = NativeLibrary.class.getResourceAsStream("tokenizers.sha256")) {
+      if (in == null) {
+        throw new FileNotFoundException("tokenizers.sha256 is missing");
+      }
+      Map<String, String> hashes = new HashMap<>();
+      for (String line : new String(in.readAllBytes(), US_ASCII).lines().toList()) {
+        hashes.put(line.substring(66), line.substring(0, 64)); // as sha256sum writes them
+      }
+      return hashes;
+    }
+  }
+
+  static String sha256(Path file) throws IOException {
+    try (InputStream in = Files.newInputStream(file)) {
+      MessageDigest digest = MessageDigest.getInstance("SHA-256");
+      byte[] piece = new byte[1 << 16];
+      for (int n = in.read(piece); n >= 0; n = in.read(piece)) {
+        digest.update(piece, 0, n);
+      }
+      return HexFormat.of().formatHex(digest.digest());
+    } catch (NoSuchAlgorithmException everyJavaHasIt) {
+      throw new AssertionError(everyJavaHasIt);
     }
   }
 

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
 import dev.loupe.kernels.LibraryCache;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
@@ -14,9 +15,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
+import java.util.zip.ZipEntry;
+import java.util.zip.ZipFile;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -82,6 +87,39 @@ class NativeLibraryTest {
     Files.move(half, library, StandardCopyOption.REPLACE_EXISTING);
     NativeLibrary.load(HERE, folder);
     assertEquals(size, Files.size(library));
+  }
+
+  @Test
+  void aLibraryThatWasChangedIsUnpackedAgain() throws IOException {
+    NativeLibrary.load(HERE, folder);
+    Path library = filesUnder(folder).getFirst();
+    String right = NativeLibrary.sha256(library);
+    byte[] content = Files.readAllBytes(library);
+    content[content.length / 2] ^= 1;
+    // a new file: the old one is mapped into this process
+    Path other = Files.write(folder.resolve("other"), content);
+    Files.move(other, library, StandardCopyOption.REPLACE_EXISTING);
+    NativeLibrary.load(HERE, folder);
+    assertEquals(right, NativeLibrary.sha256(library));
+  }
+
+  @Test
+  void theHashesAreThoseOfAllLibrariesInTheJar() throws Exception {
+    Path jar =
+        Path.of(
+            TokenizersLibrary.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+    Map<String, String> found = new HashMap<>();
+    try (ZipFile zip = new ZipFile(jar.toFile())) {
+      for (ZipEntry entry : Collections.list(zip.entries())) {
+        String name = entry.getName();
+        if (name.startsWith("native/lib/") && name.contains("/cpu/") && !entry.isDirectory()) {
+          Path file = folder.resolve("library");
+          Files.copy(zip.getInputStream(entry), file, StandardCopyOption.REPLACE_EXISTING);
+          found.put(name.substring("native/lib/".length()), NativeLibrary.sha256(file));
+        }
+      }
+    }
+    assertEquals(found, NativeLibrary.hashes());
   }
 
   @Test

@@ -6,6 +6,7 @@ import dev.loupe.Precision;
 import dev.loupe.bench.Benchmark.Maps;
 import dev.loupe.bench.Benchmark.Phase;
 import dev.loupe.bench.Benchmark.Settings;
+import dev.loupe.text.Count;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.util.Formatter;
@@ -111,8 +112,8 @@ public record BenchReport(
         small(settings.phase()), model.source(), small(precision), model.dtype(), model.device());
     int runs = measured.stream().mapToInt(m -> m.milliseconds().size()).sum();
     text.format(
-        "prompt of %d tokens%s; %d of %d runs after %d to warm up%s%n%n",
-        settings.promptTokens(),
+        "prompt of %s%s; %d of %d runs after %d to warm up%s%n%n",
+        Count.of(settings.promptTokens(), "token"),
         prefill() ? "" : ", then %d more".formatted(settings.steps()),
         runs,
         settings.allRuns() - settings.warmUpRuns(),

@@ -6,6 +6,7 @@ import dev.loupe.attention.AttentionSelection;
 import dev.loupe.export.AttentionFormat;
 import dev.loupe.export.ColourScale;
 import dev.loupe.export.StatisticsFormat;
+import dev.loupe.text.Count;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.FileFault;
@@ -298,7 +299,7 @@ final class AttentionOutput implements AutoCloseable {
       terminal.say(
           "[attention of %s, layers %s, heads %s: %s]"
               .formatted(
-                  RunPrinter.tokens(run.tokens().size()),
+                  Count.of(run.tokens().size(), "token"),
                   ranges(ofLayers),
                   ranges(ofHeads),
                   String.join(", ", namesOf(sample))));

@@ -6,6 +6,7 @@ import dev.loupe.Loupe;
 import dev.loupe.Request;
 import dev.loupe.export.RunJson;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.text.Count;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.util.ArrayList;
@@ -165,7 +166,7 @@ final class GenerateCommand implements Callable<Integer> {
         String.format(
             Locale.ROOT,
             "[read %s in %.0f ms, wrote %d in %.0f ms (%.0f tokens/s) on %s; %s%s]",
-            RunPrinter.tokens(timing.prefillTokens()),
+            Count.of(timing.prefillTokens(), "token"),
             timing.prefillMs(),
             written,
             timing.decodeMs(),
@@ -175,7 +176,9 @@ final class GenerateCommand implements Callable<Integer> {
             run.finish() == Generation.Finish.INTERRUPTED ? "; interrupted" : ""));
     if (run.cropped() > 0) {
       terminal.say(
-          "[the context slid: the first %d tokens were forgotten]".formatted(run.cropped()));
+          run.cropped() == 1
+              ? "[the context slid: the first token was forgotten]"
+              : "[the context slid: the first %d tokens were forgotten]".formatted(run.cropped()));
     }
     attention.announce(terminal, runs);
     readouts.announce(terminal);

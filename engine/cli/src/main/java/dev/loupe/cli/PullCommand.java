@@ -4,6 +4,7 @@ import dev.loupe.hub.Hub;
 import dev.loupe.hub.HubSettings;
 import dev.loupe.hub.ModelName;
 import dev.loupe.hub.Pull;
+import dev.loupe.text.Count;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Optional;
@@ -73,10 +74,10 @@ final class PullCommand implements Callable<Integer> {
     }
     if (!quiet) {
       terminal.say(
-          "[pulled %s: %d files, %.1f MB, %.1f MB of them now, in %s]"
+          "[pulled %s: %s, %.1f MB, %.1f MB of them now, in %s]"
               .formatted(
                   model,
-                  pulled.files().size(),
+                  Count.of(pulled.files().size(), "file"),
                   pulled.bytes() / 1e6,
                   pulled.fetched() / 1e6,
                   target));

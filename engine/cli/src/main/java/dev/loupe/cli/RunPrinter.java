@@ -106,11 +106,6 @@ final class RunPrinter implements Request.Listener {
     return !interrupt.asked();
   }
 
-  /** For example {@code 1 token} or {@code 12 tokens}. */
-  static String tokens(int count) {
-    return count == 1 ? "1 token" : count + " tokens";
-  }
-
   private void heading(int sample) {
     endLine();
     print("--- %d of %d ---\n".formatted(sample + 1, samples));

@@ -6,6 +6,7 @@ import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.Request;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
@@ -79,8 +80,8 @@ record CompletionRequest(
       throw ApiException.field(
           "n",
           null,
-          "%d prompts and n = %d: more than %d texts to write"
-              .formatted(prompts.size(), n, MOST_CHOICES));
+          "%s and n = %d: more than %d texts to write"
+              .formatted(Count.of(prompts.size(), "prompt"), n, MOST_CHOICES));
     }
     return of(
         fields,

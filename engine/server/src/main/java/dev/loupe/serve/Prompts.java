@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import dev.loupe.Loupe;
+import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
@@ -222,8 +223,9 @@ record Prompts(
       throw ApiException.field(
           name,
           "context_length_exceeded",
-          "the prompt has %d tokens and %s is %d: the model's context holds %d"
-              .formatted(kept.length, writing.field, writing.tokens, mostTokens()));
+          "the prompt has %s and %s is %d: the model's context holds %d"
+              .formatted(
+                  Count.of(kept.length, "token"), writing.field, writing.tokens, mostTokens()));
     }
     return kept;
   }

@@ -29,9 +29,10 @@ import java.util.regex.Pattern;
 /**
  * Good and bad clients of a running server, many at once: every good one must get what it got when
  * it was alone, and afterwards nothing may run or wait. It needs nothing but the JDK: {@code java
- * ServerLoad.java http://127.0.0.1:8080 [REQUESTS]}, or {@code MINUTESm} for a soak, with attackers
- * beside the others: steady downloads, downloads that nobody reads, idle connections, long prompts.
- * Every ten seconds a soak prints what the server takes. Exits with 1 if something is wrong.
+ * ServerLoad.java http://127.0.0.1:8080 [REQUESTS]}, or {@code MINUTESm [MB]} for a soak, with
+ * attackers beside the others: steady downloads, downloads that nobody reads, idle connections,
+ * long prompts. Every ten seconds a soak prints what the server takes, which is wrong where it is
+ * more than so many MB. Exits with 1 if something is wrong.
  */
 final class ServerLoad {
   private static final Pattern TEXT = Pattern.compile("\"text\":\"((?:[^\"\\\\]|\\\\.)*)\"");
@@ -48,6 +49,9 @@ final class ServerLoad {
   private final Map<String, Integer> outcomes = new ConcurrentSkipListMap<>();
   private final AtomicLong slowest = new AtomicLong(); // ms of a client amid idle ones
 
+  private long mostMegabytes = Long.MAX_VALUE;
+  private long peakMegabytes;
+
   private ServerLoad(URI server) {
     this.server = server;
   }
@@ -57,6 +61,7 @@ final class ServerLoad {
     ServerLoad load = new ServerLoad(URI.create(args[0]));
     load.learn();
     if (amount.endsWith("m")) {
+      load.mostMegabytes = args.length > 2 ? Long.parseLong(args[2]) : Long.MAX_VALUE;
       load.soak(Double.parseDouble(amount.substring(0, amount.length() - 1)));
     } else {
       int requests = Integer.parseInt(amount);
@@ -227,6 +232,7 @@ final class ServerLoad {
         each.get();
       }
     }
+    System.out.printf("most memory: %d MB%n", peakMegabytes);
     System.out.printf("slowest client amid %d idle ones: %d ms%n", IDLE, slowest.get());
   }
 
@@ -346,10 +352,15 @@ final class ServerLoad {
     System.out.println("   s   MB  threads  files  running  waiting");
     while (goOn.getAsBoolean()) {
       try {
+        long megabytes = (long) (Double.parseDouble(metric("loupe_resident_bytes")) / 1e6);
+        peakMegabytes = Math.max(peakMegabytes, megabytes);
+        if (megabytes > mostMegabytes) {
+          count("WRONG: %d MB, more than %d".formatted(megabytes, mostMegabytes));
+        }
         System.out.printf(
             "%4d %4d %8s %6s %8s %8s%n",
             (System.nanoTime() - start) / 1_000_000_000,
-            (long) (Double.parseDouble(metric("loupe_resident_bytes")) / 1e6),
+            megabytes,
             metric("loupe_threads"),
             metric("loupe_open_files"),
             metric("loupe_requests_running"),

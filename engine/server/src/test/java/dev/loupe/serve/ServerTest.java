@@ -124,7 +124,7 @@ class ServerTest {
         "{'max_tokens': -1} => max_tokens is -1",
         "{'max_tokens': 1.5} => max_tokens is 1.5; whole number",
         "{'max_tokens': '5'} => max_tokens is \"5\"",
-        "{'max_tokens': 257} => 1 tokens; max_tokens is 257; context holds 256",
+        "{'max_tokens': 257} => the prompt has 1 token and max_tokens is 257; context holds 256",
         "{'n': 0} => n is 0; 1 to 128",
         "{'n': 129} => n is 129",
         "{'n': 65, 'prompt': ['a', 'b']} => 2 prompts; n = 65; 128",
