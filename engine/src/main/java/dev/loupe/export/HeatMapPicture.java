@@ -12,6 +12,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Collectors;
+import javax.imageio.IIOException;
 import javax.imageio.ImageIO;
 import javax.imageio.ImageWriter;
 import javax.imageio.stream.ImageOutputStream;
@@ -62,6 +63,8 @@ final class HeatMapPicture {
         ImageOutputStream out = new MemoryCacheImageOutputStream(bytes)) {
       writer.setOutput(out);
       writer.write(image);
+    } catch (IIOException e) {
+      throw e.getCause() instanceof IOException why ? why : e; // its own message says nothing
     } finally {
       writer.dispose();
     }
