@@ -112,7 +112,9 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
     current = null;
     lastAnswer = Math.max(1, System.nanoTime() - BEGINNING);
     if (channel.channel().isActive()) {
-      await(channel);
+      // Java's own client keeps a connection for as long as one patience. It would send a request on
+      // one that is just being closed, if the server were not to wait longer.
+      await(channel, Long.MAX_VALUE, true);
     }
   }
 
@@ -132,15 +134,22 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
   }
 
   private void await(ChannelHandlerContext channel) {
-    await(channel, Long.MAX_VALUE);
+    await(channel, Long.MAX_VALUE, false);
   }
 
-  private void await(ChannelHandlerContext channel, long unsentBefore) {
+  /**
+   * Closes after a patience in which the client took nothing of {@code unsentBefore} bytes.
+   *
+   * @param again whether it waits once more where nothing is unsent
+   */
+  private void await(ChannelHandlerContext channel, long unsentBefore, boolean again) {
     Runnable close =
         () -> {
           long unsent = unsent(channel.channel());
           if (unsent > 0 && unsent < unsentBefore) {
-            await(channel, unsent); // it reads on
+            await(channel, unsent, again); // it reads on
+          } else if (unsent == 0 && again) {
+            await(channel);
           } else {
             ChannelFuture _ = channel.close();
           }

@@ -252,6 +252,19 @@ class LoadTest {
     }
   }
 
+  /** Java's client keeps a connection for 30 s, and the server must not close it just then. */
+  @Test
+  void aConnectionIsKeptLongerThanClientsKeepIt() throws Exception {
+    Duration patience = Duration.ofMillis(300);
+    try (Served served = Served.start(options(4, 1, 60), patience)) {
+      long start = System.nanoTime();
+      try (Socket socket = served.socket("GET /healthz HTTP/1.1\nHost: localhost\n\n")) {
+        socket.getInputStream().readAllBytes(); // until the server closes
+      }
+      assertTrue(System.nanoTime() - start >= 2 * patience.toNanos(), "closed early");
+    }
+  }
+
   @Test
   void aReaderThatStopsReadingHoldsNothing() throws Exception {
     try (Served served = Served.start(options(4, 128, 60))) {
