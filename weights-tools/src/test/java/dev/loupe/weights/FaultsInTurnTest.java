@@ -62,7 +62,8 @@ class FaultsInTurnTest {
             (fresh, failure) -> {
               assertEquals(List.of("a"), names(fresh));
               assertEquals("old", Files.readString(fresh.resolve("a")));
-              assertTrue(String.valueOf(failure.getMessage()).contains(fresh.resolve("a").toString()));
+              assertTrue(
+                  String.valueOf(failure.getMessage()).contains(fresh.resolve("a").toString()));
             });
     assertEquals(5, faults, "one to open, three writes, a rename");
   }
