@@ -112,7 +112,8 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
     current = null;
     lastAnswer = Math.max(1, System.nanoTime() - BEGINNING);
     if (channel.channel().isActive()) {
-      // Java's own client keeps a connection for as long as one patience. It would send a request on
+      // Java's own client keeps a connection for as long as one patience. It would send a request
+      // on
       // one that is just being closed, if the server were not to wait longer.
       await(channel, Long.MAX_VALUE, true);
     }
