@@ -66,9 +66,7 @@ public final class StrictJson {
     in.setNestingLimit(DEEPEST);
     try {
       T value = body.read(in);
-      if (in.peek() != JsonToken.END_DOCUMENT) {
-        throw new CheckpointException(what + " goes on after its JSON");
-      }
+      requireEnd(in, what);
       return value;
     } catch (CheckpointException e) {
       throw e;
@@ -85,6 +83,18 @@ public final class StrictJson {
     } catch (IOException | IllegalStateException | NumberFormatException e) {
       throw new CheckpointException(what + " can't be parsed at " + shown(in.getPath()), e);
     }
+  }
+
+  /** A strict reader does not look at what follows: it says that this is malformed. */
+  private static void requireEnd(JsonReader in, String what) throws IOException {
+    try {
+      if (in.peek() == JsonToken.END_DOCUMENT) {
+        return;
+      }
+    } catch (MalformedJsonException e) {
+      throw new CheckpointException(what + " goes on after its JSON", e);
+    }
+    throw new CheckpointException(what + " goes on after its JSON");
   }
 
   /**
