@@ -17,6 +17,7 @@ class ArchitectureTest {
   private static final JavaClasses LOUPE =
       new ClassFileImporter()
           .withImportOption(ImportOption.Predefined.DO_NOT_INCLUDE_TESTS)
+          .withImportOption(location -> !location.contains("-tests.jar")) // of other modules
           .importPackages("dev.loupe");
 
   @Test

@@ -257,7 +257,7 @@ class OutputFilesTest {
             target,
             "--attention",
             folder.resolve("z.csv"))
-        .refused(Main.FAILED, target, "can't be written", "No space left");
+        .refused(Main.FAILED, target, "can't be written", "no space left");
     assertEquals(List.of("a.csv", "full." + ending, "z.csv"), Ran.names(folder));
     assertArrayEquals(
         Files.readAllBytes(folder.resolve("a.csv")), Files.readAllBytes(folder.resolve("z.csv")));

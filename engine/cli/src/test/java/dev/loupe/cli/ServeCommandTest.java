@@ -139,7 +139,7 @@ class ServeCommandTest {
   void refusesKeysThatAreNone() throws Exception {
     Path empty = Files.writeString(folder.resolve("empty"), "\n");
     Ran.loupe("serve", "--api-key-file", empty).refused(Main.BAD_INPUT, "empty", "no API key");
-    Ran.loupe("serve", "--api-key-file", folder).refused(Main.BAD_INPUT, "can't be read");
+    Ran.loupe("serve", "--api-key-file", folder).refused(Main.BAD_INPUT, "not a regular file");
     Path two = Files.writeString(folder.resolve("two"), "a\nb");
     Ran.loupe("serve", "--api-key-file", two).refused(Main.BAD_USAGE, "API key", "header");
   }

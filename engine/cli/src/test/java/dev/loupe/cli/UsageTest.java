@@ -236,7 +236,7 @@ class UsageTest {
   void showsStackTracesOnWishOnly() {
     Ran ran = Ran.loupe("generate", "x", "-n", 1000, "-v");
     assertEquals(Main.BAD_USAGE, ran.code());
-    assertTrue(ran.err().contains("\tat dev.loupe."), ran.err());
+    assertTrue(ran.err().contains("    at dev.loupe."), ran.err());
   }
 
   @Test

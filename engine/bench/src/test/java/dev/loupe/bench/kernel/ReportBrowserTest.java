@@ -75,7 +75,8 @@ class ReportBrowserTest {
 
   /** What {@link #MEASURE} finds in a window so many pixels wide. */
   private static JsonObject measure(KernelReport report, int width) throws IOException {
-    Path file = dir.resolve("page.html");
+    // an address of its own: a browser may say that one which it has already is loaded
+    Path file = Files.createTempFile(dir, "page", ".html");
     Files.writeString(file, report.html());
     browser.size(width, 900).driver().get(file.toUri().toString());
     Object found = browser.driver().executeScript(MEASURE, width);
