@@ -144,7 +144,8 @@ class StreamsTest {
   void readsFilesThatAreThere(String command) {
     Path missing = folder.resolve("missing");
     Ran.loupe(command, "--file", missing).refused(Main.BAD_INPUT, missing, "does not exist");
-    Ran.loupe(command, "--file", folder).refused(Main.BAD_INPUT, folder, "is not a regular file but a folder");
+    Ran.loupe(command, "--file", folder)
+        .refused(Main.BAD_INPUT, folder, "is not a regular file but a folder");
   }
 
   @Test
