@@ -192,7 +192,7 @@ public final class FaultyFiles {
 
     @Override
     public WatchService newWatchService() {
-      throw new UnsupportedOperationException();
+      throw new UnsupportedOperationException("nothing here watches files");
     }
   }
 
@@ -206,7 +206,8 @@ public final class FaultyFiles {
 
     @Override
     public FileSystem newFileSystem(URI uri, Map<String, ?> env) {
-      throw new UnsupportedOperationException();
+      throw new UnsupportedOperationException(
+          "there is one file system, of the paths that it gave out");
     }
 
     @Override
@@ -216,7 +217,7 @@ public final class FaultyFiles {
 
     @Override
     public Path getPath(URI uri) {
-      throw new UnsupportedOperationException();
+      throw new UnsupportedOperationException("a path comes from its file system");
     }
 
     @Override
