@@ -2,12 +2,28 @@ package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.ValueNorms;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.Batcher;
+import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Sample;
+import dev.loupe.generate.Session;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.ActivationCache;
+import dev.loupe.interpret.Comparison;
+import dev.loupe.interpret.HeadSurvey;
+import dev.loupe.interpret.Lens;
+import dev.loupe.interpret.LensSession;
+import dev.loupe.interpret.Readout;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.kernels.KernelVerdicts;
 import dev.loupe.kernels.VerdictChoice;
+import dev.loupe.model.AblatedModel;
+import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
@@ -356,7 +372,7 @@ public final class Loupe implements AutoCloseable {
     if (request.interventions.none()) {
       return run(model, request, this::valueNorms);
     }
-    try (ChangedModel changed = changed(request)) {
+    try (AblatedModel changed = changed(request)) {
       return run(changed.model(), request, Loupe::noValueNorms);
     }
   }
@@ -409,14 +425,14 @@ public final class Loupe implements AutoCloseable {
     return ids;
   }
 
-  private ChangedModel changed(Request request) {
+  private AblatedModel changed(Request request) {
     Gpt2Config config = request.interventions.of(model.config());
     if (ops instanceof CudaOps) {
       requireHeads(config);
     }
     int[] ids = Session.promptIds(request, tokenizer, config);
     int[] prompt = Arrays.copyOf(ids, request.promptOf(ids.length));
-    return new ChangedModel(model, checkpoint, request.interventions, prompt);
+    return new AblatedModel(model, checkpoint, request.interventions, prompt);
   }
 
   /**
@@ -435,7 +451,7 @@ public final class Loupe implements AutoCloseable {
           if (request.interventions.none()) {
             return new ActivationCache(model, tokenizer, info, request, ids);
           }
-          try (ChangedModel changed = changed(request)) {
+          try (AblatedModel changed = changed(request)) {
             return new ActivationCache(changed.model(), tokenizer, info, request, ids);
           }
         });
@@ -454,7 +470,7 @@ public final class Loupe implements AutoCloseable {
     if (request.interventions.none()) {
       return new Readout(model, request, ids, null, this::notFinite);
     }
-    ChangedModel changed = changed(request);
+    AblatedModel changed = changed(request);
     try {
       return new Readout(changed.model(), request, ids, changed, this::notFinite);
     } catch (Throwable e) {

@@ -3,9 +3,10 @@ package dev.loupe;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.BatchReader.Result;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.BatchReader.Result;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;

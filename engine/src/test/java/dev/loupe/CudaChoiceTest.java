@@ -5,9 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.ValueNorms;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Session;
 import dev.loupe.kernels.KernelChoice;
 import dev.loupe.model.Golden;
 import dev.loupe.model.Transformer;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;

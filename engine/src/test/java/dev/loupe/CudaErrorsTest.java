@@ -1,9 +1,9 @@
 package dev.loupe;
 
-import static dev.loupe.CudaSizesTest.assertRowsAreWhole;
-import static dev.loupe.CudaSizesTest.ids;
-import static dev.loupe.CudaSizesTest.mapped;
-import static dev.loupe.CudaSizesTest.request;
+import static dev.loupe.generate.CudaSizesTest.assertRowsAreWhole;
+import static dev.loupe.generate.CudaSizesTest.ids;
+import static dev.loupe.generate.CudaSizesTest.mapped;
+import static dev.loupe.generate.CudaSizesTest.request;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -12,8 +12,13 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.CudaSizesTest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.DType;

@@ -1,8 +1,8 @@
 package dev.loupe;
 
-import static dev.loupe.CudaSizesTest.ids;
-import static dev.loupe.CudaSizesTest.mapped;
-import static dev.loupe.CudaSizesTest.open;
+import static dev.loupe.generate.CudaSizesTest.ids;
+import static dev.loupe.generate.CudaSizesTest.mapped;
+import static dev.loupe.generate.CudaSizesTest.open;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -11,7 +11,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.EmulatedGpu.Calls;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
+import dev.loupe.interpret.ActivationCache;
+import dev.loupe.interpret.Lens;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.model.Interventions;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;
 import java.nio.file.Path;

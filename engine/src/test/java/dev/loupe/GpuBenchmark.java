@@ -1,6 +1,9 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
+import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import java.nio.file.Path;
 import java.util.Arrays;

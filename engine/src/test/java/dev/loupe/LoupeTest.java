@@ -7,9 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation.Finish;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Generation.Finish;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.DType;

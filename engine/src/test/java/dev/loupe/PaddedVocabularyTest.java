@@ -5,6 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.Batcher;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.Comparison;
+import dev.loupe.interpret.HeadSurvey;
+import dev.loupe.interpret.Lens;
+import dev.loupe.model.Interventions;
 import dev.loupe.model.ReferenceGpt2;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;

@@ -1,6 +1,10 @@
 package dev.loupe;
 
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
+import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import java.util.List;
 import java.util.Locale;

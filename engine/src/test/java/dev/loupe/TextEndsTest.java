@@ -6,7 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation.Finish;
+import dev.loupe.generate.Batcher;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Generation.Finish;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.nio.file.Path;

@@ -1,8 +1,8 @@
 package dev.loupe.export;
 
 import com.google.gson.stream.JsonWriter;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Token;
 import java.io.BufferedOutputStream;
 import java.io.FilterOutputStream;
 import java.io.IOException;

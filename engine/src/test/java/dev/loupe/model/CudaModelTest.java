@@ -4,9 +4,9 @@ import static dev.loupe.Close.assertClose;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import dev.loupe.Gemm;
 import dev.loupe.OnGpu;
-import dev.loupe.Precision;
+import dev.loupe.ops.Gemm;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Checkpoint;

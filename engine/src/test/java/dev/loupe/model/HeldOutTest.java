@@ -5,11 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
-import dev.loupe.Precision;
 import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.cpu.CpuOps;

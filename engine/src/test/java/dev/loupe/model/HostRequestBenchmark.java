@@ -1,14 +1,14 @@
 package dev.loupe.model;
 
 import dev.loupe.EmulatedGpu;
-import dev.loupe.Gemm;
-import dev.loupe.Precision;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
+import dev.loupe.ops.Gemm;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;

@@ -1,10 +1,10 @@
 package dev.loupe.bench;
 
-import dev.loupe.Generation;
-import dev.loupe.Generation.Finish;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Generation.Finish;
+import dev.loupe.generate.Request;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;
 import java.util.ArrayList;

@@ -1,10 +1,10 @@
 package dev.loupe.cli;
 
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.AttentionTable;
 import dev.loupe.export.RunJson;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.util.List;

@@ -1,9 +1,9 @@
 package dev.loupe.cli;
 
-import dev.loupe.Comparison;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.ComparisonReport;
+import dev.loupe.generate.Request;
+import dev.loupe.interpret.Comparison;
 import dev.loupe.ops.Mask;
 import java.io.IOException;
 import java.util.concurrent.Callable;

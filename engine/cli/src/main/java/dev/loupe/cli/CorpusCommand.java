@@ -1,13 +1,13 @@
 package dev.loupe.cli;
 
 import dev.loupe.Backend;
-import dev.loupe.BatchReader;
-import dev.loupe.Precision;
 import dev.loupe.corpus.CorpusJobs;
 import dev.loupe.corpus.CorpusReport;
 import dev.loupe.corpus.CorpusRun;
 import dev.loupe.corpus.ModelPlace;
 import dev.loupe.corpus.Preparation;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;

@@ -1,10 +1,10 @@
 package dev.loupe.cli;
 
-import dev.loupe.HeadSurvey;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.HeadSurveyExport;
 import dev.loupe.export.HeadTable;
+import dev.loupe.generate.Request;
+import dev.loupe.interpret.HeadSurvey;
 import java.io.IOException;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.ArgGroup;

@@ -1,9 +1,9 @@
 package dev.loupe.cli;
 
-import dev.loupe.Lens;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.LensReport;
+import dev.loupe.generate.Request;
+import dev.loupe.interpret.Lens;
 import java.io.IOException;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;

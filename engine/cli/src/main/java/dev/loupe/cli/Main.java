@@ -2,14 +2,14 @@ package dev.loupe.cli;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
-import dev.loupe.BrokenRunException;
-import dev.loupe.Gemm;
-import dev.loupe.Precision;
 import dev.loupe.corpus.CorpusException;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.export.HeadTable;
+import dev.loupe.generate.BrokenRunException;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.ops.Gemm;
+import dev.loupe.ops.Precision;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Checkpoint;

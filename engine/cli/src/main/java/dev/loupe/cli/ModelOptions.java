@@ -1,10 +1,10 @@
 package dev.loupe.cli;
 
 import dev.loupe.Backend;
-import dev.loupe.Gemm;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Precision;
+import dev.loupe.ops.Gemm;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;

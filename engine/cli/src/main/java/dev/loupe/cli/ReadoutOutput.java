@@ -1,12 +1,12 @@
 package dev.loupe.cli;
 
-import dev.loupe.Generation;
-import dev.loupe.Interventions;
 import dev.loupe.Loupe;
-import dev.loupe.Readout;
-import dev.loupe.Request;
-import dev.loupe.Token;
 import dev.loupe.export.ReadoutExport;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.Readout;
+import dev.loupe.model.Interventions;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.FileFault;
 import java.io.IOException;

@@ -1,10 +1,10 @@
 package dev.loupe.cli;
 
-import dev.loupe.BrokenRunException;
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
-import dev.loupe.Token;
+import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Token;
 import java.util.List;
 
 /**

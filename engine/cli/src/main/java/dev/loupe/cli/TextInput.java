@@ -1,6 +1,6 @@
 package dev.loupe.cli;
 
-import dev.loupe.Request;
+import dev.loupe.generate.Request;
 import dev.loupe.weights.FileFault;
 import dev.loupe.weights.InputFile;
 import java.io.IOException;

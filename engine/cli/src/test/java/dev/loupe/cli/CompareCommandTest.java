@@ -5,12 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
-import dev.loupe.Comparison;
-import dev.loupe.Interventions;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.ComparisonReport;
+import dev.loupe.generate.Request;
+import dev.loupe.interpret.Comparison;
 import dev.loupe.model.Golden;
+import dev.loupe.model.Interventions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;

@@ -9,7 +9,7 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Request;
+import dev.loupe.generate.Request;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.util.List;

@@ -8,9 +8,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.TinyModel;
-import dev.loupe.Token;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;

@@ -4,10 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
-import dev.loupe.Lens;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.LensReport;
+import dev.loupe.generate.Request;
+import dev.loupe.interpret.Lens;
 import dev.loupe.model.Golden;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;

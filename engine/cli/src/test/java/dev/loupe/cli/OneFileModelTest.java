@@ -7,12 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Request;
 import dev.loupe.TinyModel;
-import dev.loupe.Token;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Request;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;

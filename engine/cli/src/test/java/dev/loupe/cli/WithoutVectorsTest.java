@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Loupe;
-import dev.loupe.Request;
+import dev.loupe.generate.Request;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.nio.charset.StandardCharsets;

@@ -4,8 +4,8 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
-import dev.loupe.Batcher;
 import dev.loupe.Loupe;
+import dev.loupe.generate.Batcher;
 import java.net.URLEncoder;
 import java.util.Map;
 import java.util.Optional;

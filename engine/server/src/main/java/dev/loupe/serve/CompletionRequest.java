@@ -4,7 +4,7 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
+import dev.loupe.generate.Request;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;

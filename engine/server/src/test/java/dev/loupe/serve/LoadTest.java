@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import dev.loupe.Request;
+import dev.loupe.generate.Request;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
 import java.io.InputStream;

@@ -1,9 +1,9 @@
 package dev.loupe.spark;
 
-import dev.loupe.BatchReader;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
+import dev.loupe.generate.BatchReader;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayDeque;

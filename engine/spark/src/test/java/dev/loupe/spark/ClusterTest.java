@@ -5,10 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Backend;
-import dev.loupe.Precision;
 import dev.loupe.corpus.CorpusJobs;
 import dev.loupe.corpus.CorpusRun;
 import dev.loupe.corpus.ModelPlace;
+import dev.loupe.ops.Precision;
 import dev.loupe.spark.Corpora.Heard;
 import dev.loupe.spark.Corpora.Sum;
 import dev.loupe.weights.Checkpoint;

@@ -1,6 +1,5 @@
 package dev.loupe.ops.cpu;
 
-import dev.loupe.Precision;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Batch;
@@ -8,6 +7,7 @@ import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;

@@ -1,7 +1,5 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.Gemm;
-import dev.loupe.Precision;
 import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
@@ -31,9 +29,11 @@ import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
+import dev.loupe.ops.Gemm;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;

@@ -1,7 +1,6 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.BackendException;
-import dev.loupe.Precision;
 import dev.loupe.kernels.Activation;
 import dev.loupe.kernels.ColdTimer;
 import dev.loupe.kernels.Cublas;
@@ -16,6 +15,7 @@ import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.Variant;
+import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;

@@ -1,6 +1,5 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
 import dev.loupe.kernels.Activation;
 import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.AttentionMapKernels;
@@ -23,6 +22,7 @@ import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.Segment;
 import dev.loupe.kernels.Segments;
 import dev.loupe.kernels.Variant;
+import dev.loupe.ops.Precision;
 import java.util.List;
 import java.util.stream.IntStream;
 
