@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.AttentionRows;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Generation.Finish;
 import dev.loupe.generate.Request;

@@ -6,8 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.generate.BatchReader;
-import dev.loupe.generate.Batcher;
 import dev.loupe.generate.Request;
+import dev.loupe.generate.Scheduler;
 import dev.loupe.generate.Token;
 import dev.loupe.interpret.Comparison;
 import dev.loupe.interpret.HeadSurvey;
@@ -79,10 +79,10 @@ class PaddedVocabularyTest {
     double[][] expected = reference(IDS);
     int last = IDS.length - 1;
     try (Loupe loupe = open(backend);
-        Batcher batcher = loupe.batcher(2)) {
+        Scheduler scheduler = loupe.scheduler(2)) {
       Request greedy = Request.ids(IDS).tokens(6).sampling(Sampling.greedy()).logprobs(1030);
       List<Token> tokens = loupe.run(greedy).getFirst().tokens();
-      assertEquals(tokens, batcher.run(greedy).getFirst().tokens().stream().toList());
+      assertEquals(tokens, scheduler.run(greedy).getFirst().tokens().stream().toList());
       for (int i = 1; i < IDS.length; i++) {
         check(expected[i - 1], IDS[i], tokens.get(i).logprob(), tokens.get(i).rank());
       }
@@ -142,7 +142,7 @@ class PaddedVocabularyTest {
         assertEquals(all, results.getFirst().logprob(), 1e-3);
         assertTrue(results.get(1).error().orElseThrow().contains("1050"));
       }
-      HeadSurvey.sequences(loupe)
+      HeadSurvey.sequences(loupe.info().config(), loupe.tokenizer())
           .forEach(ids -> IntStream.of(ids).forEach(id -> assertTrue(SAID.contains(id))));
       assertTrue(loupe.read("To be", AttentionSelection.all()).maps().isPresent());
     }

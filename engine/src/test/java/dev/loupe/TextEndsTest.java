@@ -6,10 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.generate.Batcher;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Generation.Finish;
 import dev.loupe.generate.Request;
+import dev.loupe.generate.Scheduler;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
@@ -28,22 +28,22 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Where a text ends: at a full context, at tokens, at strings; by a run alone and in a batch. */
 class TextEndsTest {
   private static Loupe loupe;
-  private static Batcher batcher;
+  private static Scheduler scheduler;
 
   @BeforeAll
   static void open() throws Exception {
     loupe = Loupe.open(Golden.DEMO_MODEL, Options.defaults().backend(Backend.CPU).threads(2));
-    batcher = loupe.batcher(3);
+    scheduler = loupe.scheduler(3);
   }
 
   @AfterAll
   static void close() {
-    batcher.close();
+    scheduler.close();
     loupe.close();
   }
 
   private static List<Generation> run(boolean batched, Request request) {
-    return batched ? batcher.run(request) : loupe.run(request);
+    return batched ? scheduler.run(request) : loupe.run(request);
   }
 
   private static int[] ids(Generation run) {
@@ -191,7 +191,7 @@ class TextEndsTest {
     int end = ids(plain)[start + 5];
     int first = firstOf(plain, end);
     try (Loupe ends = TextEnds.demoThatEndsAt(end, folder);
-        Batcher shared = ends.batcher(2)) {
+        Scheduler shared = ends.scheduler(2)) {
       Function<Request, Generation> run =
           asked -> (batched ? shared.run(asked) : ends.run(asked)).getFirst();
       Generation ended = run.apply(request);

@@ -1,6 +1,11 @@
 package dev.loupe.generate;
 
+import dev.loupe.sampling.Distribution;
+import dev.loupe.text.Labels;
+import dev.loupe.text.Tokenizer;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.function.IntFunction;
 
 /**
  * One token of a run: what it is, where it stands in the text, and how likely the model found it.
@@ -37,5 +42,35 @@ public record Token(
 
   public Token {
     top = List.copyOf(top);
+  }
+
+  /** The tokens of a text that is only read, without logprobs. */
+  public static List<Token> of(Tokenizer tokenizer, int[] ids) {
+    return new Sample(tokenizer, Request.ids(ids), ids).tokens();
+  }
+
+  /**
+   * Likewise, with logprobs if the request asks for them.
+   *
+   * @param logits gives the logits [V] after the token at a place
+   */
+  public static List<Token> of(
+      Tokenizer tokenizer, Request request, int[] ids, IntFunction<float[]> logits) {
+    Sample sample = new Sample(tokenizer, request, ids);
+    sample.note(ids[0], null); // nothing came before it
+    for (int i = 1; i < ids.length; i++) {
+      sample.note(ids[i], request.logprobs < 0 ? null : logits.apply(i - 1));
+    }
+    return sample.tokens();
+  }
+
+  /** Likely tokens as they are shown. */
+  public static List<Candidate> candidates(Tokenizer tokenizer, List<Distribution.Entry> top) {
+    List<Candidate> candidates = new ArrayList<>();
+    for (Distribution.Entry entry : top) {
+      candidates.add(
+          new Candidate(entry.id(), Labels.label(tokenizer, entry.id()), entry.logprob()));
+    }
+    return candidates;
   }
 }

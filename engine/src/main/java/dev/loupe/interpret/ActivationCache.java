@@ -1,10 +1,10 @@
 package dev.loupe.interpret;
 
-import dev.loupe.attention.AttentionResult;
-import dev.loupe.attention.AttentionSink;
+import dev.loupe.attention.AttentionRowConsumer;
+import dev.loupe.generate.OpenModel;
 import dev.loupe.generate.Request;
-import dev.loupe.generate.Sample;
 import dev.loupe.generate.Token;
+import dev.loupe.model.AblatedModel;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Reading;
 import dev.loupe.model.Transformer;
@@ -56,7 +56,7 @@ public final class ActivationCache implements AutoCloseable {
   private final ModelInfo info;
   private int first = -1; // row of the text that the first row of logits is of
 
-  public ActivationCache(
+  private ActivationCache(
       Transformer model, Tokenizer tokenizer, ModelInfo info, Request request, int[] ids) {
     this.model = model;
     this.info = info;
@@ -77,11 +77,38 @@ public final class ActivationCache implements AutoCloseable {
       reading.read((ops, in, of) -> keep(ops, in, of, request.listener));
       kv.extend(batch);
       model.ops().copy(reading.activations().x(), x);
-      tokens = tokens(tokenizer, request, ids);
+      tokens = Token.of(tokenizer, request, ids, this::logits);
     } catch (Throwable e) {
       arena.close();
       throw e;
     }
+  }
+
+  /**
+   * Reads a text and keeps what its attention worked on, with the request's interventions and mask.
+   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask,
+   * logprobs and listener count.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   * @throws CancellationException if the listener ended it
+   */
+  public static ActivationCache of(OpenModel model, Request request) {
+    int[] ids = model.idsToRead(request);
+    return model.onFiles(
+        () -> {
+          if (request.interventions.none()) {
+            return of(model, model.transformer(), request, ids);
+          }
+          try (AblatedModel ablated = model.ablated(request)) {
+            return of(model, ablated.model(), request, ids);
+          }
+        });
+  }
+
+  private static ActivationCache of(
+      OpenModel model, Transformer transformer, Request request, int[] ids) {
+    return new ActivationCache(transformer, model.tokenizer(), model.info(), request, ids);
   }
 
   /** Bytes: at least a row of every head, and no more than there are rows. */
@@ -108,15 +135,6 @@ public final class ActivationCache implements AutoCloseable {
     if (!listener.reading(layer + 1, config.nLayer())) {
       throw new CancellationException("ended while reading the text");
     }
-  }
-
-  private List<Token> tokens(Tokenizer tokenizer, Request request, int[] ids) {
-    Sample sample = new Sample(tokenizer, new BitSet(), request, 0, ids, AttentionResult.NONE);
-    sample.note(ids[0], null); // nothing came before it
-    for (int i = 1; i < ids.length; i++) {
-      sample.note(ids[i], request.logprobs < 0 ? null : logits(i - 1));
-    }
-    return sample.tokens();
   }
 
   /** The ids of all tokens, which is what probabilities are of. */
@@ -209,7 +227,7 @@ public final class ActivationCache implements AutoCloseable {
    *     row's keys means nothing
    * @throws IllegalArgumentException if there is no such layer, head or query
    */
-  public void rebuild(int layer, int[] heads, int from, int to, AttentionSink sink) {
+  public void rebuild(int layer, int[] heads, int from, int to, AttentionRowConsumer sink) {
     requireHere(layer, heads, from, to);
     int keys = keys(to - 1);
     int columns = columns(keys);

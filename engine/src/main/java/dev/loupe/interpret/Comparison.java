@@ -1,9 +1,12 @@
 package dev.loupe.interpret;
 
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.Request;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.NotFiniteException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
@@ -45,6 +48,26 @@ public record Comparison(
   /** Likewise with the interventions. */
   public double meanAfter() {
     return logprobs.stream().skip(1).mapToDouble(v -> v).average().orElse(Double.NaN);
+  }
+
+  /**
+   * Reads a text twice, by the model as it is and with the request's interventions and mask; of the
+   * request, only its text or ids and these count.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   */
+  public static Comparison of(OpenModel model, Request request) {
+    int[] ids = model.promptIds(request);
+    Request plain = Request.ids(ids).logprobs(0);
+    Request changed =
+        Request.ids(ids).logprobs(0).interventions(request.interventions).mask(request.mask);
+    try (ActivationCache before = ActivationCache.of(model, plain);
+        ActivationCache after = ActivationCache.of(model, changed)) {
+      return of(before, after);
+    } catch (NotFiniteException e) {
+      throw model.explain(e);
+    }
   }
 
   /**

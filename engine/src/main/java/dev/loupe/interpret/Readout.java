@@ -1,5 +1,6 @@
 package dev.loupe.interpret;
 
+import dev.loupe.generate.OpenModel;
 import dev.loupe.generate.Request;
 import dev.loupe.model.AblatedModel;
 import dev.loupe.model.Activations;
@@ -56,7 +57,7 @@ public final class Readout implements AutoCloseable {
    * @param changed closed with this
    * @param explain adds to an exception which weight is to blame
    */
-  public Readout(
+  private Readout(
       Transformer model,
       Request request,
       int[] ids,
@@ -74,6 +75,28 @@ public final class Readout implements AutoCloseable {
       logits = reading.arena().allocate(rows, config.vocabSize());
     } catch (Throwable e) {
       reading.close();
+      throw e;
+    }
+  }
+
+  /**
+   * For the residual stream and the logits of a text, with the request's interventions and mask.
+   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask and
+   * listener count.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   */
+  public static Readout of(OpenModel model, Request request) {
+    int[] ids = model.idsToRead(request);
+    if (request.interventions.none()) {
+      return new Readout(model.transformer(), request, ids, null, model::explain);
+    }
+    AblatedModel changed = model.ablated(request);
+    try {
+      return new Readout(changed.model(), request, ids, changed, model::explain);
+    } catch (Throwable e) {
+      changed.close();
       throw e;
     }
   }

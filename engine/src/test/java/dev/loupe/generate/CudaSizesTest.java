@@ -10,7 +10,6 @@ import dev.loupe.OnGpu;
 import dev.loupe.Options;
 import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.attention.ValueNorms;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.CudaOps;
@@ -135,15 +134,9 @@ class CudaSizesTest {
           Transformer transformer = new Transformer(checkpoint, ops)) {
         for (Request request :
             List.of(request(), request().samples(3), mapped(), mapped().samples(3))) {
-          try (Session session =
-              new Session(
-                  transformer,
-                  cpu.tokenizer(),
-                  cpu.info(),
-                  request.tokens(9),
-                  () -> new ValueNorms(checkpoint))) {
-            all.add(ids(session.run().getFirst()));
-          }
+          OpenModel open =
+              new OpenModel(transformer, checkpoint, cpu.tokenizer(), cpu.info(), () -> "");
+          all.add(ids(Scheduler.alone(open, request.tokens(9)).getFirst()));
         }
       }
     }

@@ -4,9 +4,9 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonPrimitive;
 import dev.loupe.Loupe;
-import dev.loupe.generate.Batcher;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Request;
+import dev.loupe.generate.Scheduler;
 import dev.loupe.generate.Token;
 import dev.loupe.interpret.ActivationCache;
 import dev.loupe.interpret.HeadSurvey;
@@ -37,7 +37,7 @@ final class RunWriter {
   private static final Sampling EXAMPLE_SAMPLING = Sampling.seeded(4).withTemperature(0.8);
 
   private final Loupe loupe;
-  private final Batcher batcher;
+  private final Scheduler scheduler;
   private final Gpt2Config config;
   private final Places places;
   private final Metrics metrics;
@@ -47,9 +47,14 @@ final class RunWriter {
   private @Nullable RunSpec example;
 
   RunWriter(
-      Loupe loupe, Batcher batcher, Places places, Metrics metrics, Duration timeout, Runs runs) {
+      Loupe loupe,
+      Scheduler scheduler,
+      Places places,
+      Metrics metrics,
+      Duration timeout,
+      Runs runs) {
     this.loupe = loupe;
-    this.batcher = batcher;
+    this.scheduler = scheduler;
     this.places = places;
     this.metrics = metrics;
     this.timeout = timeout;
@@ -136,7 +141,7 @@ final class RunWriter {
               .sampling(job.sampling)
               .logprobs(0)
               .listener(events);
-      Generation written = batcher.run(request).getFirst();
+      Generation written = scheduler.run(request).getFirst();
       finish = written.finish().name().toLowerCase(Locale.ROOT);
       spec = spec.with(written.tokens().stream().map(Token::id).toList());
     }
@@ -180,7 +185,7 @@ final class RunWriter {
         int[] ids =
             text
                 ? loupe.tokenizer().encodePrompt(EXAMPLE, false, true)
-                : HeadSurvey.sequences(loupe).getFirst();
+                : HeadSurvey.sequences(config, loupe.tokenizer()).getFirst();
         int tokens = Math.min(EXAMPLE_TOKENS, config.nPositions() - ids.length);
         if (tokens < 1) {
           return Optional.empty();

@@ -202,7 +202,7 @@ final class Workbench implements AutoCloseable {
         _ -> {
           HeadSurvey survey = loupe.heads(Request.text("").listener(unlessClosing()));
           JsonObject repeated = new JsonObject();
-          repeated.add("ids", numbers(HeadSurvey.sequences(loupe).getFirst()));
+          repeated.add("ids", numbers(HeadSurvey.sequences(config, loupe.tokenizer()).getFirst()));
           repeated.addProperty("length", survey.onRepeated().repeated());
           JsonArray heads = new JsonArray();
           for (int layer = 0; layer < config.nLayer(); layer++) {

@@ -1,4 +1,4 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static dev.loupe.generate.CudaSizesTest.assertRowsAreWhole;
 import static dev.loupe.generate.CudaSizesTest.ids;
@@ -11,11 +11,14 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Backend;
+import dev.loupe.BackendException;
+import dev.loupe.EmulatedGpu;
+import dev.loupe.Loupe;
+import dev.loupe.OnGpu;
+import dev.loupe.Options;
+import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.generate.BrokenRunException;
-import dev.loupe.generate.CudaSizesTest;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.ops.Precision;

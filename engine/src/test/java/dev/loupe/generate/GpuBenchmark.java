@@ -1,8 +1,9 @@
-package dev.loupe;
+package dev.loupe.generate;
 
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.Options;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import java.nio.file.Path;

@@ -1,17 +1,18 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.Options;
+import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.attention.HeadStatistics.Edge;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
-import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.model.ReferenceGpt2;
 import dev.loupe.sampling.Sampling;

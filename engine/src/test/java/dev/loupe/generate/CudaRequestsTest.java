@@ -1,4 +1,4 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static dev.loupe.generate.CudaSizesTest.ids;
 import static dev.loupe.generate.CudaSizesTest.mapped;
@@ -9,11 +9,12 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.EmulatedGpu;
 import dev.loupe.EmulatedGpu.Calls;
+import dev.loupe.Loupe;
+import dev.loupe.OnGpu;
+import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.generate.BatchReader;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.interpret.ActivationCache;
 import dev.loupe.interpret.Lens;
 import dev.loupe.kernels.GpuException;
