@@ -11,6 +11,7 @@ import dev.loupe.corpus.CorpusReport.Place;
 import dev.loupe.corpus.CorpusReport.Score;
 import dev.loupe.corpus.CorpusReport.Window;
 import dev.loupe.export.ContentPolicy;
+import dev.loupe.export.PageModules;
 import dev.loupe.export.Palette;
 import dev.loupe.export.TerminalText;
 import dev.loupe.export.figure.Svg;
@@ -44,7 +45,7 @@ final class CorpusPage {
   public String toString() {
     out.setLength(0);
     String style = Svg.pageStyle() + resource("corpus.css");
-    String script = resource("corpus.js");
+    String script = PageModules.inline(resource("corpus.js"));
     out.append(
         """
         <!doctype html>

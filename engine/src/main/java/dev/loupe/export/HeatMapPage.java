@@ -36,7 +36,7 @@ final class HeatMapPage {
 
   static void write(MappedRun run, ColourScale colour, Path file) throws IOException {
     requireSize(run);
-    String script = resource("page.js");
+    String script = PageModules.inline(resource("page.js"));
     String style = resource("page.css");
     String policy = ContentPolicy.of(script, style);
     String[] page = resource("page.html").split("\\{\\{data}}", -1);

@@ -1,6 +1,6 @@
 // The tokens along the axes of a map, on a canvas or in an SVG: they thin out and never touch.
 import { css } from './colour.js';
-import { label } from './words.js';
+import { label } from './spelling.js';
 
 const MONO = 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace';
 export const FONT = `12px ${MONO}`;
