@@ -2,9 +2,9 @@ package dev.loupe;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.OpenModel;
-import dev.loupe.generate.Request;
 import dev.loupe.generate.Scheduler;
 import dev.loupe.generate.Token;
 import dev.loupe.kernels.CacheFile;
@@ -138,11 +138,11 @@ final class Canary {
     return Optional.empty();
   }
 
-  private static Request read(int[] ids, int top) {
-    return Request.ids(ids).tokens(0).logprobs(top).attention(AttentionSelection.all());
+  private static GenerateRequest read(int[] ids, int top) {
+    return GenerateRequest.ids(ids).tokens(0).logprobs(top).attention(AttentionSelection.all());
   }
 
-  private Generation run(Transformer model, Request request) {
+  private Generation run(Transformer model, GenerateRequest request) {
     ModelInfo info =
         new ModelInfo("canary", Optional.empty(), model.config(), "", "", model.ops().device(), 0);
     OpenModel open = new OpenModel(model, checkpoint, tokenizer, info, () -> "");
@@ -153,7 +153,7 @@ final class Canary {
     return run;
   }
 
-  private Generation onCpu(Gpt2Config config, Request request) {
+  private Generation onCpu(Gpt2Config config, GenerateRequest request) {
     int threads = options.threads();
     try (CpuOps ops =
             new CpuOps(

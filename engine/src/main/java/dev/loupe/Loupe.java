@@ -3,9 +3,12 @@ package dev.loupe;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.generate.BatchReader;
 import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.OpenModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.generate.Scheduler;
 import dev.loupe.interpret.ActivationCache;
 import dev.loupe.interpret.Comparison;
@@ -20,7 +23,6 @@ import dev.loupe.kernels.KernelVerdicts;
 import dev.loupe.kernels.VerdictChoice;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
-import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.ops.cuda.CudaOps;
@@ -45,8 +47,8 @@ import java.util.stream.Stream;
  * An open GPT-2 model: generates text and shows what it attended to.
  *
  * <p>Safe for use by several threads: each call has a session of its own (cache and scratch), and
- * they share the weights. Calls block; {@link Request#listener} hears from them meanwhile, and an
- * interrupt ends them early with what they have.
+ * they share the weights. Calls block; {@link GenerateRequest#listener} hears from them meanwhile,
+ * and an interrupt ends them early with what they have.
  */
 public final class Loupe implements AutoCloseable {
   private final OpenModel model;
@@ -284,13 +286,13 @@ public final class Loupe implements AutoCloseable {
    */
   public Generation generate(
       String prompt, Sampling sampling, int tokens, AttentionSelection selection) {
-    return run(Request.text(prompt).sampling(sampling).tokens(tokens).attention(selection))
+    return run(GenerateRequest.text(prompt).sampling(sampling).tokens(tokens).attention(selection))
         .getFirst();
   }
 
   /** Reads {@code text} and keeps the chosen attention; writes nothing. */
   public Generation read(String text, AttentionSelection selection) {
-    return run(Request.text(text).tokens(0).attention(selection)).getFirst();
+    return run(GenerateRequest.text(text).tokens(0).attention(selection)).getFirst();
   }
 
   /**
@@ -306,11 +308,7 @@ public final class Loupe implements AutoCloseable {
    * @throws NotFiniteException if the model computes NaN or infinity; the message names a weight
    *     that holds one
    */
-  public List<Generation> run(Request request) {
-    if (request.mask != Mask.CAUSAL) {
-      throw new IllegalArgumentException(
-          "without the causal mask a text can only be compared, or kept in an activation cache");
-    }
+  public List<Generation> run(GenerateRequest request) {
     return Scheduler.alone(model, request);
   }
 
@@ -341,34 +339,50 @@ public final class Loupe implements AutoCloseable {
     return new BatchReader(model, attention, logprobs, tokens);
   }
 
-  /** See {@link ActivationCache#of}. The caller closes it, before this model. */
-  public ActivationCache cache(Request request) {
-    return ActivationCache.of(model, request);
+  /**
+   * Reads a text and keeps what its attention worked on. The caller closes the result, before this
+   * model. See {@link ActivationCache#of}.
+   */
+  public ActivationCache cache(ReadRequest request) {
+    return ActivationCache.of(model, request, -1);
   }
 
-  /** See {@link Readout#of}. The caller closes it, before this model. */
-  public Readout readout(Request request) {
+  /** Likewise, with every token's logprob, and {@code top} likely tokens at each place. */
+  public ActivationCache cache(ReadRequest request, int top) {
+    return ActivationCache.of(model, request, top);
+  }
+
+  /**
+   * For the residual stream and the logits of a text. The caller closes the result, before this
+   * model. See {@link Readout#of}.
+   */
+  public Readout readout(ReadRequest request) {
     return Readout.of(model, request);
   }
 
-  /** See {@link Comparison#of(OpenModel, Request)}. */
-  public Comparison compare(Request request) {
+  /** Reads a text with and without interventions; see {@link Comparison#of}. */
+  public Comparison compare(ReadRequest request) {
     return Comparison.of(model, request);
   }
 
-  /** See {@link Lens#of}. */
-  public Lens lens(Request request, int position, int target, int top) {
-    return Lens.of(model, request, position, target, top);
+  /** Why the model says what it says after one token; see {@link Lens#of}. */
+  public Lens lens(Prompt prompt, int position, int target, int top) {
+    return lens(prompt, position, target, top, ReadListener.NONE);
   }
 
-  /** {@link #heads(Request)} on {@code text}, which may be long, or empty. */
-  public HeadSurvey heads(String text) {
-    return heads(Request.text(text));
+  /** Likewise, with a listener. */
+  public Lens lens(Prompt prompt, int position, int target, int top, ReadListener listener) {
+    return Lens.of(model, prompt, position, target, top, listener);
   }
 
-  /** See {@link HeadSurvey#of}. */
-  public HeadSurvey heads(Request request) {
-    return HeadSurvey.of(model, request);
+  /** What each head does; see {@link HeadSurvey#of}. */
+  public HeadSurvey heads(Prompt prompt) {
+    return heads(prompt, ReadListener.NONE);
+  }
+
+  /** Likewise, with a listener. */
+  public HeadSurvey heads(Prompt prompt, ReadListener listener) {
+    return HeadSurvey.of(model, prompt, listener);
   }
 
   /** What was opened and what it runs on. */

@@ -2,6 +2,7 @@ package dev.loupe.generate;
 
 import dev.loupe.attention.ValueNorms;
 import dev.loupe.model.AblatedModel;
+import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
 import dev.loupe.sampling.NotFiniteException;
@@ -76,12 +77,12 @@ public final class OpenModel {
   }
 
   /**
-   * The token ids that a request reads.
+   * The token ids of a prompt.
    *
    * @throws IllegalArgumentException if they do not fit the vocabulary
    */
-  public int[] promptIds(Request request) {
-    return Prompts.ids(request, tokenizer, config());
+  public int[] tokens(Prompt prompt) {
+    return prompt.tokens(tokenizer, config());
   }
 
   /**
@@ -89,8 +90,8 @@ public final class OpenModel {
    *
    * @throws IllegalArgumentException also if it is longer than the context
    */
-  public int[] idsToRead(Request request) {
-    int[] ids = promptIds(request);
+  public int[] tokensToRead(Prompt prompt) {
+    int[] ids = tokens(prompt);
     int most = config().nPositions();
     if (ids.length > most) {
       throw new IllegalArgumentException(
@@ -101,12 +102,13 @@ public final class OpenModel {
   }
 
   /**
-   * The model with the request's interventions; the caller closes it.
+   * The model with interventions; the caller closes it.
    *
+   * @param prompt what will be read: means of heads are taken over it
    * @throws IllegalArgumentException if they do not fit the model or its backend
    */
-  public AblatedModel ablated(Request request) {
-    Gpt2Config config = request.interventions.of(config());
+  public AblatedModel ablated(Interventions interventions, Prompt prompt) {
+    Gpt2Config config = interventions.of(config());
     transformer
         .ops()
         .whyNot(config)
@@ -114,9 +116,9 @@ public final class OpenModel {
             why -> {
               throw new IllegalArgumentException(why);
             });
-    int[] ids = Prompts.ids(request, tokenizer, config);
-    int[] prompt = Arrays.copyOf(ids, request.promptOf(ids.length));
-    return new AblatedModel(transformer, checkpoint, request.interventions, prompt);
+    int[] ids = tokens(prompt);
+    int[] read = Arrays.copyOf(ids, prompt.lengthOf(ids.length));
+    return new AblatedModel(transformer, checkpoint, interventions, read);
   }
 
   /**

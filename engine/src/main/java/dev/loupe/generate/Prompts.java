@@ -9,26 +9,13 @@ final class Prompts {
   private Prompts() {}
 
   /** What a request reads: its ids, or those of its text, or the beginning-of-text token. */
-  static int[] ids(Request request, Tokenizer tokenizer, Gpt2Config config) {
+  static int[] ids(GenerateRequest request, Tokenizer tokenizer, Gpt2Config config) {
     if (!request.stops.isEmpty() && tokenizer.whyNoText().isPresent()) {
       throw new IllegalArgumentException(
           "stop strings end a text, and this model takes token ids alone: "
               + tokenizer.whyNoText().get());
     }
-    int[] ids =
-        request.text.isPresent()
-            ? tokenizer.encodePrompt(request.text.get(), request.special, request.front)
-            : request.ids;
-    if (ids.length == 0) {
-      if (config.bosTokenId() < 0) {
-        throw new IllegalArgumentException(
-            "the prompt is empty and the model names no beginning-of-text token");
-      }
-      return new int[] {config.bosTokenId()};
-    }
-    for (int id : ids) {
-      tokenizer.requireToken(id);
-    }
+    int[] ids = request.prompt.tokens(tokenizer, config);
     request.stopTokens.forEach(tokenizer::requireToken);
     return ids;
   }
@@ -45,9 +32,9 @@ final class Prompts {
   }
 
   /** How many tokens a request writes at most, after so many of its prompt. */
-  static int tokensToWrite(Request request, int prompt, Gpt2Config config) {
+  static int tokensToWrite(GenerateRequest request, int prompt, Gpt2Config config) {
     if (request.slide) {
-      return request.tokens < 0 ? Request.DEFAULT_TOKENS : request.tokens;
+      return request.tokens < 0 ? GenerateRequest.DEFAULT_TOKENS : request.tokens;
     }
     int over = prompt - config.nPositions();
     if (over > 0) {
@@ -66,11 +53,11 @@ final class Prompts {
                   config.nPositions(),
                   lastHasPosition ? ", where the last is read too" : ""));
     }
-    return request.tokens < 0 ? Math.min(Request.DEFAULT_TOKENS, room) : request.tokens;
+    return request.tokens < 0 ? Math.min(GenerateRequest.DEFAULT_TOKENS, room) : request.tokens;
   }
 
   /** Attention is kept of prompts that the model reads whole. */
-  static void requireWhole(Request request, int prompt, Gpt2Config config) {
+  static void requireWhole(GenerateRequest request, int prompt, Gpt2Config config) {
     if (request.attention.isPresent() && prompt > config.nPositions()) {
       throw new IllegalArgumentException(
           "attention of a prompt longer than the context: %s, the model reads %d"

@@ -26,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  * cache.
  */
 final class Run {
-  final Request request;
+  final GenerateRequest request;
   final int[] prompt;
   final int tokens; // to write at most
   final Sampler sampler;
@@ -60,7 +60,7 @@ final class Run {
    * @throws IllegalArgumentException if the request does not fit the model
    */
   Run(
-      Request request,
+      GenerateRequest request,
       Gpt2Config config,
       Tokenizer tokenizer,
       @Nullable ValueNorms valueNorms,

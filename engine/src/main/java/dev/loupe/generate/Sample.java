@@ -32,7 +32,7 @@ final class Sample {
   final AttentionResult attention;
   private final Tokenizer tokenizer;
   private final BitSet sayable;
-  private final Request.Listener listener;
+  private final GenerateRequest.Listener listener;
   private final StreamDecoder decoder;
   private final StopStrings stops;
   private final StringBuilder text = new StringBuilder();
@@ -53,7 +53,7 @@ final class Sample {
   Sample(
       Tokenizer tokenizer,
       BitSet ends,
-      Request request,
+      GenerateRequest request,
       int number,
       int[] prompt,
       AttentionResult attention) {
@@ -61,10 +61,10 @@ final class Sample {
     this.sayable = tokenizer.ids();
     this.listener = request.listener;
     this.number = number;
-    this.special = request.special;
+    this.special = request.prompt.special;
     this.decoder = new StreamDecoder(tokenizer, special);
     this.stops = new StopStrings(request.stops);
-    this.promptLength = request.promptOf(prompt.length);
+    this.promptLength = request.prompt.lengthOf(prompt.length);
     this.logprobs = request.logprobs;
     drawnAs = request.firstSample + number;
     searched = prompt.length + request.minTokens;
@@ -81,7 +81,7 @@ final class Sample {
   }
 
   /** A text that is only read. */
-  Sample(Tokenizer tokenizer, Request request, int[] ids) {
+  Sample(Tokenizer tokenizer, GenerateRequest request, int[] ids) {
     this(tokenizer, NO_TOKENS, request, 0, ids, AttentionResult.NONE);
   }
 
@@ -185,7 +185,8 @@ final class Sample {
     }
   }
 
-  Generation result(ModelInfo model, Request request, int cropped, Generation.Timing timing) {
+  Generation result(
+      ModelInfo model, GenerateRequest request, int cropped, Generation.Timing timing) {
     AttentionResult kept = attention.first(length);
     return new Generation(
         model,

@@ -143,7 +143,7 @@ public final class Scheduler implements AutoCloseable {
    * @throws dev.loupe.kernels.GpuException if the GPU fails before a token is written
    * @throws BrokenRunException if it fails later; has what was made so far
    */
-  public List<Generation> run(Request request) {
+  public List<Generation> run(GenerateRequest request) {
     if (passes == null) {
       synchronized (this) {
         return alone(open, request);
@@ -155,7 +155,7 @@ public final class Scheduler implements AutoCloseable {
     return open.onFiles(() -> share(request, passes));
   }
 
-  private List<Generation> share(Request request, Passes all) {
+  private List<Generation> share(GenerateRequest request, Passes all) {
     Run run =
         new Run(
             request, model.config(), open.tokenizer(), norms(open, request), lock.newCondition());
@@ -176,7 +176,7 @@ public final class Scheduler implements AutoCloseable {
    *
    * @return one generation for each sample
    */
-  public static List<Generation> alone(OpenModel open, Request request) {
+  public static List<Generation> alone(OpenModel open, GenerateRequest request) {
     return open.onFiles(
         () -> {
           if (request.interventions.none()) {
@@ -186,17 +186,18 @@ public final class Scheduler implements AutoCloseable {
             throw new IllegalArgumentException(
                 "norms of values are those of the model as it is: ask for them without changing heads");
           }
-          try (AblatedModel ablated = open.ablated(request)) {
+          try (AblatedModel ablated = open.ablated(request.interventions, request.prompt)) {
             return alone(open, ablated.model(), request);
           }
         });
   }
 
-  private static @Nullable ValueNorms norms(OpenModel open, Request request) {
+  private static @Nullable ValueNorms norms(OpenModel open, GenerateRequest request) {
     return Recording.needsNorms(request.attention) ? open.valueNorms() : null;
   }
 
-  private static List<Generation> alone(OpenModel open, Transformer model, Request request) {
+  private static List<Generation> alone(
+      OpenModel open, Transformer model, GenerateRequest request) {
     Gpt2Config config = model.config();
     ReentrantLock lock = new ReentrantLock();
     Run run = new Run(request, config, open.tokenizer(), norms(open, request), lock.newCondition());
@@ -273,7 +274,7 @@ public final class Scheduler implements AutoCloseable {
    * written, which may not be chosen yet, or what heads make of a new one.
    */
   private Optional<Steps> steps(Run run, Passes all) {
-    Request request = run.request;
+    GenerateRequest request = run.request;
     boolean onHost =
         run.tokens == 0
             || request.sampling.countsTokens()
@@ -283,7 +284,7 @@ public final class Scheduler implements AutoCloseable {
   }
 
   private StepPlan plan(Run run, Workspace workspace) {
-    Request request = run.request;
+    GenerateRequest request = run.request;
     Activations a = Activations.forSteps(workspace.arena(), model.config(), request.samples);
     Tensor rows = workspace.logits().rows(0, request.samples);
     return new StepPlan(

@@ -45,21 +45,23 @@ public record Token(
   }
 
   /** The tokens of a text that is only read, without logprobs. */
-  public static List<Token> of(Tokenizer tokenizer, int[] ids) {
-    return new Sample(tokenizer, Request.ids(ids), ids).tokens();
+  public static List<Token> of(Tokenizer tokenizer, Prompt prompt, int[] ids) {
+    return new Sample(tokenizer, GenerateRequest.of(prompt), ids).tokens();
   }
 
   /**
-   * Likewise, with logprobs if the request asks for them.
+   * Likewise, with logprobs.
    *
+   * @param prompt whose tokens they are
+   * @param top how many likely tokens are named at each place
    * @param logits gives the logits [V] after the token at a place
    */
   public static List<Token> of(
-      Tokenizer tokenizer, Request request, int[] ids, IntFunction<float[]> logits) {
-    Sample sample = new Sample(tokenizer, request, ids);
+      Tokenizer tokenizer, Prompt prompt, int[] ids, int top, IntFunction<float[]> logits) {
+    Sample sample = new Sample(tokenizer, GenerateRequest.of(prompt).logprobs(top), ids);
     sample.note(ids[0], null); // nothing came before it
     for (int i = 1; i < ids.length; i++) {
-      sample.note(ids[i], request.logprobs < 0 ? null : logits.apply(i - 1));
+      sample.note(ids[i], logits.apply(i - 1));
     }
     return sample.tokens();
   }

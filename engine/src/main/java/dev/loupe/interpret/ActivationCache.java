@@ -2,7 +2,8 @@ package dev.loupe.interpret;
 
 import dev.loupe.attention.AttentionRowConsumer;
 import dev.loupe.generate.OpenModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.generate.Token;
 import dev.loupe.model.AblatedModel;
 import dev.loupe.model.ModelInfo;
@@ -57,13 +58,14 @@ public final class ActivationCache implements AutoCloseable {
   private int first = -1; // row of the text that the first row of logits is of
 
   private ActivationCache(
-      Transformer model, Tokenizer tokenizer, ModelInfo info, Request request, int[] ids) {
+      OpenModel open, Transformer model, ReadRequest request, int logprobs, int[] ids) {
     this.model = model;
-    this.info = info;
+    Tokenizer tokenizer = open.tokenizer();
+    info = open.info();
     config = model.config();
     sayable = tokenizer.ids();
-    mask = request.mask;
-    promptLength = request.promptOf(ids.length);
+    mask = request.mask();
+    promptLength = request.prompt().lengthOf(ids.length);
     batch = Batch.sequence(0, 0, ids);
     int rows = Math.min(LOGIT_ROWS, ids.length);
     row = new float[config.vocabSize()];
@@ -74,10 +76,13 @@ public final class ActivationCache implements AutoCloseable {
       normed = arena.activations(rows, config.nEmbd());
       logits = arena.allocate(rows, config.vocabSize());
       room = arena.allocate(1, Math.toIntExact(roomFor(ids.length, config.nHead()) / Float.BYTES));
-      reading.read((ops, in, of) -> keep(ops, in, of, request.listener));
+      reading.read((ops, in, of) -> keep(ops, in, of, request.listener()));
       kv.extend(batch);
       model.ops().copy(reading.activations().x(), x);
-      tokens = Token.of(tokenizer, request, ids, this::logits);
+      tokens =
+          logprobs < 0
+              ? Token.of(tokenizer, request.prompt(), ids)
+              : Token.of(tokenizer, request.prompt(), ids, logprobs, this::logits);
     } catch (Throwable e) {
       arena.close();
       throw e;
@@ -85,30 +90,25 @@ public final class ActivationCache implements AutoCloseable {
   }
 
   /**
-   * Reads a text and keeps what its attention worked on, with the request's interventions and mask.
-   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask,
-   * logprobs and listener count.
+   * Reads a text and keeps what its attention worked on.
    *
+   * @param logprobs how many likely tokens are named at each place, with every token's logprob and
+   *     rank; negative for none of this
    * @throws IllegalArgumentException if the text is longer than the context, or the interventions
    *     do not fit the model
    * @throws CancellationException if the listener ended it
    */
-  public static ActivationCache of(OpenModel model, Request request) {
-    int[] ids = model.idsToRead(request);
+  public static ActivationCache of(OpenModel model, ReadRequest request, int logprobs) {
+    int[] ids = model.tokensToRead(request.prompt());
     return model.onFiles(
         () -> {
-          if (request.interventions.none()) {
-            return of(model, model.transformer(), request, ids);
+          if (request.interventions().none()) {
+            return new ActivationCache(model, model.transformer(), request, logprobs, ids);
           }
-          try (AblatedModel ablated = model.ablated(request)) {
-            return of(model, ablated.model(), request, ids);
+          try (AblatedModel ablated = model.ablated(request.interventions(), request.prompt())) {
+            return new ActivationCache(model, ablated.model(), request, logprobs, ids);
           }
         });
-  }
-
-  private static ActivationCache of(
-      OpenModel model, Transformer transformer, Request request, int[] ids) {
-    return new ActivationCache(transformer, model.tokenizer(), model.info(), request, ids);
   }
 
   /** Bytes: at least a row of every head, and no more than there are rows. */
@@ -122,7 +122,7 @@ public final class ActivationCache implements AutoCloseable {
     return Math.ceilDiv(keys, 16) * 16;
   }
 
-  private void keep(Ops ops, AttentionInput in, Tensor of, Request.Listener listener) {
+  private void keep(Ops ops, AttentionInput in, Tensor of, ReadListener listener) {
     int layer = in.layer();
     Tensor qkv = arena.activations(in.qkv().rows(), in.qkv().cols());
     ops.copy(in.qkv(), qkv);

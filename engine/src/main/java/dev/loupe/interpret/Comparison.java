@@ -1,7 +1,7 @@
 package dev.loupe.interpret;
 
 import dev.loupe.generate.OpenModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
@@ -51,19 +51,16 @@ public record Comparison(
   }
 
   /**
-   * Reads a text twice, by the model as it is and with the request's interventions and mask; of the
-   * request, only its text or ids and these count.
+   * Reads a text twice, by the model as it is and as {@code request} says. Its listener hears of
+   * both.
    *
    * @throws IllegalArgumentException if the text is longer than the context, or the interventions
    *     do not fit the model
    */
-  public static Comparison of(OpenModel model, Request request) {
-    int[] ids = model.promptIds(request);
-    Request plain = Request.ids(ids).logprobs(0);
-    Request changed =
-        Request.ids(ids).logprobs(0).interventions(request.interventions).mask(request.mask);
-    try (ActivationCache before = ActivationCache.of(model, plain);
-        ActivationCache after = ActivationCache.of(model, changed)) {
+  public static Comparison of(OpenModel model, ReadRequest request) {
+    ReadRequest plain = ReadRequest.of(request.prompt()).listener(request.listener());
+    try (ActivationCache before = ActivationCache.of(model, plain, 0);
+        ActivationCache after = ActivationCache.of(model, request, 0)) {
       return of(before, after);
     } catch (NotFiniteException e) {
       throw model.explain(e);

@@ -4,8 +4,10 @@ import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.OpenModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Scheduler;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.text.Tokenizer;
@@ -52,25 +54,20 @@ public record HeadSurvey(
   private static final int SEED = 1;
 
   /**
-   * What each head does, on the text of {@code request} in windows of the context, and on repeated
-   * random tokens. Nothing is written. Of the request, its text, which may be long or empty, and
-   * its listener count. If the listener ends the reading, what was read of the text counts.
+   * What each head does, on a text in windows of the context, and on repeated random tokens.
    *
+   * @param prompt the text, which may be long, or empty
+   * @param listener if it ends the reading, what was read of the text counts
    * @throws IllegalArgumentException if an id is outside the vocabulary
    * @throws CancellationException if the listener ended it before the random tokens were read
    * @throws dev.loupe.kernels.GpuException if the GPU fails
    */
-  public static HeadSurvey of(OpenModel model, Request request) {
+  public static HeadSurvey of(OpenModel model, Prompt prompt, ReadListener listener) {
     Gpt2Config config = model.config();
-    int[] text =
-        request
-            .text
-            .map(words -> model.tokenizer().encodePrompt(words, request.special, request.front))
-            .orElse(request.ids);
+    int[] text = prompt.tokens(model.tokenizer());
     List<int[]> windows = windows(text, config.nPositions());
     int length = length(config, model.tokenizer());
-    Sequences reading =
-        new Sequences(model, request.listener, config.nLayer(), SEQUENCES + windows.size());
+    Sequences reading = new Sequences(model, listener, config.nLayer(), SEQUENCES + windows.size());
     AttentionSelection selection = AttentionSelection.all().headStatisticsOnly().withValueNorms();
     HeadStatistics onRepeated =
         reading
@@ -87,14 +84,14 @@ public record HeadSurvey(
   }
 
   /** Reads sequences one after the other. */
-  private static final class Sequences implements Request.Listener {
+  private static final class Sequences implements GenerateRequest.Listener {
     private final OpenModel model;
-    private final Request.Listener listener;
+    private final ReadListener listener;
     private final int layers;
     private final int total;
     private int read;
 
-    Sequences(OpenModel model, Request.Listener listener, int layers, int total) {
+    Sequences(OpenModel model, ReadListener listener, int layers, int total) {
       this.model = model;
       this.listener = listener;
       this.layers = layers;
@@ -112,7 +109,8 @@ public record HeadSurvey(
       for (int[] ids : sequences) {
         HeadStatistics one;
         try {
-          Request request = Request.ids(ids).tokens(0).attention(selection).listener(this);
+          GenerateRequest request =
+              GenerateRequest.ids(ids).tokens(0).attention(selection).listener(this);
           one = Scheduler.alone(model, request).getFirst().headStatistics().orElseThrow();
         } catch (CancellationException e) {
           if (all.isEmpty() || selection.repeated() > 0) {

@@ -1,7 +1,8 @@
 package dev.loupe.interpret;
 
 import dev.loupe.generate.OpenModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Token;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.weights.Gpt2Config;
@@ -72,19 +73,20 @@ public record Lens(
   }
 
   /**
-   * Why the model says what it says after one token of what {@code request} reads; of the request,
-   * only its text or ids and its listener count.
+   * Why the model says what it says after one token of a prompt.
    *
    * @param position of the token, from 0; negative for the last
    * @param target the token in question; negative for the one that follows in the text, or the
    *     likeliest at its end
    * @param top how many tokens are named after each layer
+   * @param listener hears how far it has come
    * @throws IllegalArgumentException if the text has no such position, is longer than the context,
    *     or the vocabulary has no such token
    */
-  public static Lens of(OpenModel model, Request request, int position, int target, int top) {
+  public static Lens of(
+      OpenModel model, Prompt prompt, int position, int target, int top, ReadListener listener) {
     Gpt2Config config = model.config();
-    int[] ids = model.promptIds(request);
+    int[] ids = model.tokens(prompt);
     int at = position < 0 ? ids.length - 1 : position;
     if (at >= ids.length) {
       throw new IllegalArgumentException(
@@ -102,10 +104,10 @@ public record Lens(
     }
     int asked = target < 0 && at + 1 < ids.length ? ids[at + 1] : target;
     int[] shown = Arrays.copyOf(ids, Math.min(ids.length, at + 2));
-    List<Token> tokens = Token.of(model.tokenizer(), shown);
+    List<Token> tokens = Token.of(model.tokenizer(), prompt, shown);
     return model.onFiles(
         () -> {
-          try (LensSession session = new LensSession(model, request, Arrays.copyOf(ids, at + 1))) {
+          try (LensSession session = new LensSession(model, listener, Arrays.copyOf(ids, at + 1))) {
             return session.look(model.info(), tokens, asked, top);
           }
         });

@@ -1,7 +1,7 @@
 package dev.loupe.interpret;
 
 import dev.loupe.generate.OpenModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Activations;
 import dev.loupe.model.ModelInfo;
@@ -33,7 +33,7 @@ final class LensSession implements AutoCloseable {
   private final Transformer model;
   private final Checkpoint checkpoint;
   private final Tokenizer tokenizer;
-  private final Request request;
+  private final ReadListener listener;
   private final Gpt2Config config;
   private final BitSet sayable;
   private final int[] ids; // up to the position
@@ -46,12 +46,12 @@ final class LensSession implements AutoCloseable {
   /**
    * @param ids what is read; the last of them is the one in question
    */
-  LensSession(OpenModel open, Request request, int[] ids) {
+  LensSession(OpenModel open, ReadListener listener, int[] ids) {
     model = open.transformer();
     checkpoint = open.checkpoint();
     tokenizer = open.tokenizer();
     sayable = tokenizer.ids();
-    this.request = request;
+    this.listener = listener;
     this.ids = ids;
     config = model.config();
     int layers = config.nLayer();
@@ -123,7 +123,7 @@ final class LensSession implements AutoCloseable {
     Activations a = reading.activations();
     ops.copy(a.x().rows(row, 1), residual.rows(in.layer(), 1));
     ops.copy(a.y().rows(row, 1), heads.rows(in.layer(), 1));
-    if (!request.listener.reading(in.layer() + 1, config.nLayer())) {
+    if (!listener.reading(in.layer() + 1, config.nLayer())) {
       throw new CancellationException("ended while reading the text");
     }
   }

@@ -1,7 +1,8 @@
 package dev.loupe.interpret;
 
 import dev.loupe.generate.OpenModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.model.AblatedModel;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Reading;
@@ -44,7 +45,7 @@ public final class Readout implements AutoCloseable {
 
   private final Transformer model;
   private final Gpt2Config config;
-  private final Request.Listener listener;
+  private final ReadListener listener;
   private final UnaryOperator<NotFiniteException> explain;
   private final @Nullable AblatedModel changed;
   private final int length;
@@ -59,7 +60,7 @@ public final class Readout implements AutoCloseable {
    */
   private Readout(
       Transformer model,
-      Request request,
+      ReadRequest request,
       int[] ids,
       @Nullable AblatedModel changed,
       UnaryOperator<NotFiniteException> explain) {
@@ -67,10 +68,10 @@ public final class Readout implements AutoCloseable {
     this.changed = changed;
     this.explain = explain;
     config = model.config();
-    listener = request.listener;
+    listener = request.listener();
     length = ids.length;
     int rows = Math.min(LOGIT_ROWS, length);
-    reading = new Reading(model, ids, rows, request.mask);
+    reading = new Reading(model, ids, rows, request.mask());
     try {
       logits = reading.arena().allocate(rows, config.vocabSize());
     } catch (Throwable e) {
@@ -80,19 +81,17 @@ public final class Readout implements AutoCloseable {
   }
 
   /**
-   * For the residual stream and the logits of a text, with the request's interventions and mask.
-   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask and
-   * listener count.
+   * For the residual stream and the logits of a text.
    *
    * @throws IllegalArgumentException if the text is longer than the context, or the interventions
    *     do not fit the model
    */
-  public static Readout of(OpenModel model, Request request) {
-    int[] ids = model.idsToRead(request);
-    if (request.interventions.none()) {
+  public static Readout of(OpenModel model, ReadRequest request) {
+    int[] ids = model.tokensToRead(request.prompt());
+    if (request.interventions().none()) {
       return new Readout(model.transformer(), request, ids, null, model::explain);
     }
-    AblatedModel changed = model.ablated(request);
+    AblatedModel changed = model.ablated(request.interventions(), request.prompt());
     try {
       return new Readout(changed.model(), request, ids, changed, model::explain);
     } catch (Throwable e) {

@@ -60,7 +60,7 @@ class CudaChoiceTest {
     }
   }
 
-  private static List<Generation> run(OpenModel model, Request request) {
+  private static List<Generation> run(OpenModel model, GenerateRequest request) {
     return Scheduler.alone(model, request);
   }
 
@@ -74,7 +74,8 @@ class CudaChoiceTest {
         PLAIN,
         precision,
         (model, cpu) -> {
-          Request request = Request.text("ROMEO:").tokens(5).sampling(Sampling.greedy()).samples(2);
+          GenerateRequest request =
+              GenerateRequest.text("ROMEO:").tokens(5).sampling(Sampling.greedy()).samples(2);
           List<Generation> expected = cpu.run(request);
           for (KernelChoice choice : List.of(PLAIN, HOST, NO_GEMV)) {
             Graphs.use(model.transformer().ops(), choice);
@@ -90,8 +91,13 @@ class CudaChoiceTest {
   void plainKernelsAndTheHostMakeTheSameMapsAndSamples() throws Exception {
     AttentionSelection all = AttentionSelection.all().withScores().withStatistics(3);
     Sampling sampling = Sampling.seeded(7).withTopK(50).withRepetitionPenalty(1.1);
-    Request request =
-        Request.text(PROMPT).tokens(5).samples(2).sampling(sampling).logprobs(0).attention(all);
+    GenerateRequest request =
+        GenerateRequest.text(PROMPT)
+            .tokens(5)
+            .samples(2)
+            .sampling(sampling)
+            .logprobs(0)
+            .attention(all);
     with(
         PLAIN,
         Precision.F32,

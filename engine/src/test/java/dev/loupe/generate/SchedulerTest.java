@@ -105,12 +105,12 @@ class SchedulerTest {
     }
   }
 
-  private static Request seeded(String text, int tokens, int seed) {
-    return Request.text(text).tokens(tokens).sampling(Sampling.seeded(seed));
+  private static GenerateRequest seeded(String text, int tokens, int seed) {
+    return GenerateRequest.text(text).tokens(tokens).sampling(Sampling.seeded(seed));
   }
 
-  private static List<Request> mixed() {
-    List<Request> requests = new ArrayList<>();
+  private static List<GenerateRequest> mixed() {
+    List<GenerateRequest> requests = new ArrayList<>();
     for (int i = 0; i < 6; i++) {
       requests.add(seeded("ROMEO:", 10 + 7 * i, i));
       requests.add(seeded(LONG.substring(0, 60 * (i + 1)), 30, i).logprobs(i));
@@ -120,9 +120,14 @@ class SchedulerTest {
     requests.add(seeded(LONG.substring(0, 300), 0, 1).samples(3));
     requests.add(seeded("a", 255, 3).samples(7).logprobs(1));
     requests.add(
-        Request.text("KING").sampling(Sampling.greedy().withRepetitionPenalty(1.2)).samples(2));
+        GenerateRequest.text("KING")
+            .sampling(Sampling.greedy().withRepetitionPenalty(1.2))
+            .samples(2));
     requests.add(
-        Request.text(LONG).tokens(40).sampling(Sampling.greedy().withPenalties(1, 0.5)).samples(2));
+        GenerateRequest.text(LONG)
+            .tokens(40)
+            .sampling(Sampling.greedy().withPenalties(1, 0.5))
+            .samples(2));
     requests.add(seeded("KING", 5, 1).attention(AttentionSelection.all()));
     AttentionSelection much = AttentionSelection.all().withScores().withStatistics(3);
     requests.add(
@@ -142,13 +147,13 @@ class SchedulerTest {
 
   @Test
   void eachRunIsWhatItIsAlone() throws Exception {
-    List<Request> requests = mixed();
+    List<GenerateRequest> requests = mixed();
     List<List<Generation>> expected = requests.stream().map(loupe::run).toList();
     for (int slots : List.of(1, 3, 8)) {
       try (Scheduler scheduler = loupe.scheduler(slots)) {
         assertEquals(slots, scheduler.slots());
         List<Future<List<Generation>>> runs = new ArrayList<>();
-        for (Request request : requests) { // many more than slots
+        for (GenerateRequest request : requests) { // many more than slots
           runs.add(threads.submit(() -> scheduler.run(request)));
         }
         for (int i = 0; i < runs.size(); i++) {
@@ -164,10 +169,10 @@ class SchedulerTest {
       AtomicInteger pieces = new AtomicInteger();
       CountDownLatch begun = new CountDownLatch(1);
       CountDownLatch done = new CountDownLatch(1);
-      Request slow =
+      GenerateRequest slow =
           seeded("ROMEO:", 40, 1)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       pieces.incrementAndGet();
@@ -190,11 +195,11 @@ class SchedulerTest {
     try (Scheduler scheduler = loupe.scheduler(2)) {
       CountDownLatch begun = new CountDownLatch(2);
       CountDownLatch done = new CountDownLatch(1);
-      Request holds =
+      GenerateRequest holds =
           seeded("ROMEO:", 40, 1)
               .samples(2)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       begun.countDown();
@@ -234,10 +239,10 @@ class SchedulerTest {
       AtomicInteger written = new AtomicInteger();
       Semaphore mayWrite = new Semaphore(3);
       CountDownLatch begun = new CountDownLatch(1);
-      Request writes =
+      GenerateRequest writes =
           seeded("ROMEO:", 240, 1)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       written.incrementAndGet();
@@ -252,10 +257,10 @@ class SchedulerTest {
       List<Integer> layers = new ArrayList<>();
       int length = loupe.tokenizer().encode(LONG.substring(0, 480), false).length;
       assertTrue(length > 2 * Scheduler.PROMPT_ROWS, length + " tokens");
-      Request reads =
+      GenerateRequest reads =
           seeded(LONG.substring(0, 480), 5, 2)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean reading(int done, int all) {
                       layers.add(done);
@@ -282,11 +287,11 @@ class SchedulerTest {
     try (Scheduler scheduler = loupe.scheduler(2)) {
       CountDownLatch begun = new CountDownLatch(1);
       List<Thread> thread = new ArrayList<>();
-      Request many =
+      GenerateRequest many =
           seeded("ROMEO:", 240, 1)
               .samples(500)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       if (begun.getCount() > 0) {
@@ -304,24 +309,24 @@ class SchedulerTest {
       assertEquals(Finish.INTERRUPTED, ended.getLast().finish());
       assertTrue(ended.getFirst().tokens().size() > ended.getFirst().promptLength());
 
-      Request unread = seeded("ROMEO:", 5, 1);
+      GenerateRequest unread = seeded("ROMEO:", 5, 1);
       Thread.currentThread().interrupt();
       assertEquals(Finish.INTERRUPTED, scheduler.run(unread).getFirst().finish());
-      Request refused =
+      GenerateRequest refused =
           seeded(LONG.substring(0, 480), 5, 1)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean reading(int done, int all) {
                       return false;
                     }
                   });
       assertThrows(CancellationException.class, () -> scheduler.run(refused));
-      Request stopped =
+      GenerateRequest stopped =
           seeded("ROMEO:", 100, 1)
               .samples(5)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       return false;
@@ -335,13 +340,14 @@ class SchedulerTest {
               scheduler.run(
                   seeded("ROMEO:", 100, 1)
                       .listener(
-                          new Request.Listener() {
+                          new GenerateRequest.Listener() {
                             @Override
                             public boolean text(int sample, String piece) {
                               throw new IllegalStateException("a listener's own");
                             }
                           })));
-      assertThrows(IllegalArgumentException.class, () -> scheduler.run(Request.ids(0).tokens(257)));
+      assertThrows(
+          IllegalArgumentException.class, () -> scheduler.run(GenerateRequest.ids(0).tokens(257)));
       assertSame(
           loupe.run(seeded("x", 20, 2).samples(4)),
           scheduler.run(seeded("x", 20, 2).samples(4)),
@@ -355,7 +361,8 @@ class SchedulerTest {
     try (Loupe whole = Loupe.open(tiny.folder(), Options.defaults().backend(Backend.CPU))) {
       int width = whole.info().config().nEmbd();
       int context = whole.info().config().nPositions();
-      Request brief = Request.ids(1, 2).tokens(context / 2 - 3).sampling(Sampling.seeded(1));
+      GenerateRequest brief =
+          GenerateRequest.ids(1, 2).tokens(context / 2 - 3).sampling(Sampling.seeded(1));
       List<Generation> expected = whole.run(brief);
       tiny.poke("wpe.weight", context / 2 * width, Float.NaN); // whoever comes so far fails
       try (Loupe broken = Loupe.open(tiny.folder(), Options.defaults().backend(Backend.CPU));
@@ -363,7 +370,8 @@ class SchedulerTest {
         List<Future<List<Generation>>> fail = new ArrayList<>();
         List<Future<List<Generation>>> runs = new ArrayList<>();
         for (int i = 0; i < 8; i++) {
-          Request far = Request.ids(3, i).tokens(context - 2).sampling(Sampling.seeded(i));
+          GenerateRequest far =
+              GenerateRequest.ids(3, i).tokens(context - 2).sampling(Sampling.seeded(i));
           fail.add(threads.submit(() -> scheduler.run(far)));
           runs.add(threads.submit(() -> scheduler.run(brief)));
         }

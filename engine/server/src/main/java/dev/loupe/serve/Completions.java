@@ -4,8 +4,8 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.generate.Scheduler;
 import java.time.Duration;
 import java.util.Arrays;
@@ -237,8 +237,8 @@ final class Completions {
       return exchange.isCancelled() || System.nanoTime() - deadline > 0;
     }
 
-    private Request.Listener listener(int p) {
-      return new Request.Listener() {
+    private GenerateRequest.Listener listener(int p) {
+      return new GenerateRequest.Listener() {
         @Override
         public boolean reading(int layersDone, int layers) {
           return !isOver();

@@ -4,8 +4,8 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonPrimitive;
 import dev.loupe.Loupe;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.generate.Scheduler;
 import dev.loupe.generate.Token;
 import dev.loupe.interpret.ActivationCache;
@@ -134,8 +134,8 @@ final class RunWriter {
     RunSpec spec = job.spec;
     String finish = "length";
     if (job.tokens > 0) {
-      Request request =
-          spec.request()
+      GenerateRequest request =
+          spec.writing()
               .tokens(job.tokens)
               .readAgain(true)
               .sampling(job.sampling)
@@ -154,13 +154,12 @@ final class RunWriter {
   }
 
   /** Reads a text, unless that was done, and keeps what it takes to look at it. */
-  private String keep(RunSpec spec, Request.Listener listener) throws InterruptedException {
+  private String keep(RunSpec spec, GenerateRequest.Listener listener) throws InterruptedException {
     String id = spec.id(loupe.info());
     if (runs.look(all -> all.has(id))) {
       return id;
     }
-    ActivationCache cache =
-        loupe.cache(spec.request().mask(spec.mask()).logprobs(Workbench.TOP).listener(listener));
+    ActivationCache cache = loupe.cache(spec.reading().listener(listener), Workbench.TOP);
     try {
       runs.look(
           all -> {
@@ -190,16 +189,17 @@ final class RunWriter {
         if (tokens < 1) {
           return Optional.empty();
         }
-        Request request = Request.ids(ids).tokens(tokens).sampling(EXAMPLE_SAMPLING);
+        GenerateRequest request =
+            GenerateRequest.ids(ids).tokens(tokens).sampling(EXAMPLE_SAMPLING);
         List<Integer> all = loupe.run(request).getFirst().tokens().stream().map(Token::id).toList();
         example = new RunSpec(all, ids.length, List.of(), 0, Mask.CAUSAL);
       }
-      return Optional.of(keep(example, Request.Listener.NONE));
+      return Optional.of(keep(example, GenerateRequest.Listener.NONE));
     }
   }
 
   /** Tells the client how far a run is; ends it when nobody wants it or its time is up. */
-  private final class Events implements Request.Listener {
+  private final class Events implements GenerateRequest.Listener {
     private final Exchange exchange;
     private final long deadline;
     private int at; // index of the next token
