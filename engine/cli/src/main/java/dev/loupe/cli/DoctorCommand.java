@@ -9,6 +9,7 @@ import dev.loupe.Precision;
 import dev.loupe.Request;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.export.TerminalText;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.FirstContact;
@@ -230,6 +231,6 @@ final class DoctorCommand implements Callable<Integer> {
   }
 
   private void line(String what, String found) {
-    main.terminal().print("%-18s %s%n".formatted(what, found));
+    main.terminal().print("%-18s %s%n".formatted(what, TerminalText.sentence(found)));
   }
 }
