@@ -8,6 +8,7 @@ import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
+import dev.loupe.export.TerminalText;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.FirstContact;
@@ -232,6 +233,6 @@ final class DoctorCommand implements Callable<Integer> {
   }
 
   private void line(String what, String found) {
-    main.terminal().print("%-18s %s%n".formatted(what, found));
+    main.terminal().print("%-18s %s%n".formatted(what, TerminalText.sentence(found)));
   }
 }

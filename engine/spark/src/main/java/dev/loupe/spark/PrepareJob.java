@@ -278,7 +278,7 @@ final class PrepareJob {
     facts.addProperty("documents", documents);
     facts.addProperty("windows", windows);
     facts.addProperty("failed", rows - windows);
-    facts.add("tokens_of_waves", new Gson().toJsonTree(tokens));
+    facts.add(Description.TOKENS_OF_WAVES, new Gson().toJsonTree(tokens));
   }
 
   private static CorpusJobs.Prepared prepared(JsonObject facts, boolean existed) {
