@@ -15,6 +15,7 @@ import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParentCommand;
 
@@ -84,10 +85,7 @@ final class ServeCommand implements Callable<Integer> {
       description = "Seconds a request may take, waiting included (default: 300).")
   int timeout = 300;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
@@ -105,7 +103,7 @@ final class ServeCommand implements Callable<Integer> {
             Duration.ofSeconds(timeout),
             nameOfModel(),
             chat(terminal));
-    try (Loupe loupe = model.open(terminal, quiet, true, false);
+    try (Loupe loupe = model.open(terminal, quiet.set, true, false);
         Interrupt interrupt = new Interrupt(terminal);
         Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {
       if (server.isOpenToOthers() && options.apiKey().isEmpty()) {
@@ -116,7 +114,7 @@ final class ServeCommand implements Callable<Integer> {
       server.prepare();
       interrupt.onlyAsk();
       terminal.print("%s is served at %s\n".formatted(options.model(), server.address()));
-      if (!quiet) {
+      if (!quiet.set) {
         terminal.say("[open that in a browser for the workbench; Ctrl-C ends it]");
       }
       while (!interrupt.asked()) {
@@ -156,7 +154,7 @@ final class ServeCommand implements Callable<Integer> {
       }
       return format.isEmpty() ? Optional.empty() : Optional.of(template(format.get()));
     } catch (ChatTemplateException e) {
-      if (!quiet) {
+      if (!quiet.set) {
         terminal.say("[%s; conversations are refused]".formatted(e.getMessage()));
       }
       return Optional.empty();
