@@ -57,13 +57,7 @@ final class CompareCommand implements Callable<Integer> {
       description = "Show the K tokens that change most (default: 20).")
   int top = 20;
 
-  @Option(names = "--json", description = "Print one JSON object, on one line.")
-  boolean json;
-
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin ReportOptions report;
 
   @ArgGroup(validate = false, order = 2, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
@@ -86,12 +80,12 @@ final class CompareCommand implements Callable<Integer> {
             .interventions(changes.interventions())
             .mask(mask == Masking.NONE ? Mask.FULL : Mask.CAUSAL);
     Comparison comparison;
-    try (Loupe loupe = model.open(terminal, quiet, json, prompt.needsTokenizer())) {
+    try (Loupe loupe = model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
       comparison = loupe.compare(request);
     }
-    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
+    int columns = terminal.outColumns();
     terminal.print(
-        json
+        report.json
             ? ComparisonReport.json(comparison, words) + "\n"
             : ComparisonReport.text(comparison, words, top, columns));
     return 0;

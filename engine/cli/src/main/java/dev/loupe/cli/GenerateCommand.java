@@ -122,7 +122,7 @@ final class GenerateCommand implements Callable<Integer> {
       List<Generation> runs;
       BrokenRunException failure = null;
       boolean interrupted;
-      try (Loupe loupe = model.open(terminal, output.quiet, output.json, request.needsText());
+      try (Loupe loupe = model.open(terminal, output.quiet.set, output.json, request.needsText());
           Interrupt interrupt = new Interrupt(terminal)) {
         boolean fileFollows = attention.writes() || readouts.writes();
         runs =
@@ -152,7 +152,7 @@ final class GenerateCommand implements Callable<Integer> {
         terminal.print(json.toString());
       }
     }
-    if (output.quiet) {
+    if (output.quiet.set) {
       return;
     }
     Generation run = runs.getFirst();

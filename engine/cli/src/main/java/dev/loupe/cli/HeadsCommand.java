@@ -47,10 +47,7 @@ final class HeadsCommand implements Callable<Integer> {
   @Option(names = "--csv", description = "Print comma-separated values, a line a head.")
   boolean csv;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
@@ -63,17 +60,17 @@ final class HeadsCommand implements Callable<Integer> {
     }
     Prompt prompt = input.prompt(terminal);
     HeadSurvey survey;
-    try (Loupe loupe = model.open(terminal, quiet, json, prompt.needsTokenizer());
+    try (Loupe loupe = model.open(terminal, quiet.set, json, prompt.needsTokenizer());
         Interrupt interrupt = new Interrupt(terminal)) {
       survey = survey(loupe, prompt, terminal, interrupt);
     }
-    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
+    int columns = terminal.outColumns();
     terminal.print(
         json
             ? HeadSurveyExport.json(survey, sort)
             : csv ? HeadSurveyExport.csv(survey, sort) : HeadTable.render(survey, sort, columns));
     if (survey.windowsRead() < survey.windows()) {
-      if (!quiet) {
+      if (!quiet.set) {
         terminal.say(
             "[interrupted: %d of %d windows of the text were read]"
                 .formatted(survey.windowsRead(), survey.windows()));
@@ -85,7 +82,7 @@ final class HeadsCommand implements Callable<Integer> {
 
   /** A Ctrl-C while the text is read ends it with what was read. */
   private HeadSurvey survey(Loupe loupe, Prompt prompt, Terminal terminal, Interrupt interrupt) {
-    ProgressBar bar = new ProgressBar(terminal, !quiet, "reading");
+    ProgressBar bar = new ProgressBar(terminal, !quiet.set, "reading");
     int before = HeadSurvey.SEQUENCES * loupe.info().config().nLayer();
     try {
       return loupe.heads(

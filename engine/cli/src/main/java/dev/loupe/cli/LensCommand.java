@@ -52,13 +52,7 @@ final class LensCommand implements Callable<Integer> {
       description = "Name the K likeliest tokens after each layer (default: 5).")
   int top = 5;
 
-  @Option(names = "--json", description = "Print one JSON object, on one line.")
-  boolean json;
-
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin ReportOptions report;
 
   @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
@@ -69,9 +63,9 @@ final class LensCommand implements Callable<Integer> {
     requireNotNegative("--at", at);
     requireNotNegative("--target", target);
     Prompt prompt = input.prompt(terminal);
-    ProgressBar bar = new ProgressBar(terminal, !quiet, "reading");
+    ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "reading");
     Lens lens;
-    try (Loupe loupe = model.open(terminal, quiet, json, prompt.needsTokenizer())) {
+    try (Loupe loupe = model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
       lens =
           loupe.lens(
               prompt,
@@ -85,8 +79,8 @@ final class LensCommand implements Callable<Integer> {
     } finally {
       bar.clear();
     }
-    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
-    terminal.print(json ? LensReport.json(lens) + "\n" : LensReport.text(lens, columns));
+    int columns = terminal.outColumns();
+    terminal.print(report.json ? LensReport.json(lens) + "\n" : LensReport.text(lens, columns));
     return 0;
   }
 

@@ -1,6 +1,5 @@
 package dev.loupe.cli;
 
-import dev.loupe.Backend;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.ops.Gemm;
@@ -14,9 +13,10 @@ import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
 /** Which model, and what to run it on. */
-final class ModelOptions {
+final class ModelOptions extends ProcessorOptions {
   @Option(
       names = {"-m", "--model"},
+      order = 1,
       paramLabel = "DIR|FILE|NAME",
       description =
           "GPT-2 folder, weights file, or name of a pulled model (default: the Shakespeare demo).")
@@ -24,53 +24,40 @@ final class ModelOptions {
 
   @Option(
       names = "--adapter",
+      order = 2,
       paramLabel = "DIR|NAME",
       description = "LoRA adapter to merge with the model (default: none).")
   @Nullable Path adapter;
 
-  @Option(names = "--backend", paramLabel = "B", description = "auto, cpu or cuda (default: auto).")
-  Backend backend = Backend.AUTO;
-
-  @Option(names = "--device", paramLabel = "N", description = "Which GPU, from 0 (default: 0).")
-  int device;
-
   @Option(
       names = "--dtype",
+      order = 12,
       paramLabel = "T",
       description = "Weights as f32, f16, bf16 or int8 (default: f32).")
   Precision precision = Precision.F32;
 
   @Option(
       names = "--activation",
+      order = 13,
       paramLabel = "A",
       description = "gelu_new (tanh), gelu (erf), ... (default: what the model says).")
   @Nullable Activation activation;
 
   @Option(
       names = "--gemm",
+      order = 14,
       paramLabel = "G",
       description = "What multiplies prompts on a GPU: auto, own or cublas (default: auto).")
   Gemm gemm = Gemm.AUTO;
 
   @Option(
       names = "--kernels",
+      order = 15,
       paramLabel = "F=V",
       split = ",",
       description =
           "Which variant V of a family F of GPU kernels serves, where it takes the shape (default: the fastest that is right; see doctor).")
   Map<String, String> kernels = Map.of();
-
-  @Option(
-      names = "--threads",
-      paramLabel = "N",
-      description = "CPU threads (default: all processors).")
-  int threads;
-
-  @Option(
-      names = "--vector-bits",
-      paramLabel = "N",
-      description = "CPU vectors of 128, 256 or 512 bits (default: as Java prefers here).")
-  int vectorBits;
 
   /** Where the model lies, for what reads it without an adapter. */
   Path source() throws CheckpointException {

@@ -39,7 +39,7 @@ final class RunPrinter implements GenerateRequest.Listener {
     this.samples = samples;
     this.fileFollows = fileFollows;
     this.interrupt = interrupt;
-    this.progress = new ProgressBar(terminal, !output.quiet, "reading");
+    this.progress = new ProgressBar(terminal, !output.quiet.set, "reading");
   }
 
   List<Generation> run(Loupe loupe, GenerateRequest request) {

@@ -147,7 +147,7 @@ class UsageTest {
         .refused(
             Main.BAD_USAGE,
             "no command",
-            "generate, attention, heads, lens, compare, serve, corpus, weights, bench, doctor");
+            "generate, attention, heads, lens, compare, serve, corpus, weights, bench, doctor, completion");
   }
 
   @Test
@@ -197,7 +197,8 @@ class UsageTest {
         "bench decode-attention",
         "bench decode",
         "bench prefill",
-        "doctor"
+        "doctor",
+        "completion"
       })
   void helps(String command) {
     String[] words = (command + " --help").strip().split(" ", -1);
