@@ -117,12 +117,11 @@ class LibraryTest {
       logback = files.map(file -> file.toAbsolutePath().toString()).toList();
     }
     assertEquals(2, logback.size(), logback.toString());
-    Path quiet =
-        Files.writeString(
-            Files.createDirectory(folder.resolve("conf")).resolve("logback.xml"),
-            "<configuration><root level=\"OFF\"/></configuration>");
+    Path conf = Files.createDirectory(folder.resolve("conf"));
+    Files.writeString(
+        conf.resolve("logback.xml"), "<configuration><root level=\"OFF\"/></configuration>");
     List<String> more = new ArrayList<>(logback);
-    more.add(quiet.getParent().toString());
+    more.add(conf.toString());
     assertEquals(block("text"), run(onClassPath(more), snippet()));
     Path which =
         Files.writeString(
@@ -132,8 +131,7 @@ class LibraryTest {
               IO.println(org.slf4j.LoggerFactory.getILoggerFactory().getClass().getName());
             }
             """);
-    assertEquals(
-        "ch.qos.logback.classic.LoggerContext", run(onClassPath(more), which).strip());
+    assertEquals("ch.qos.logback.classic.LoggerContext", run(onClassPath(more), which).strip());
   }
 
   /** No HTTP, no command line, no page, and natives of this platform alone. */
@@ -175,7 +173,7 @@ class LibraryTest {
   }
 
   private static Path example(String name) {
-    return Checkout.ROOT.resolve("engine/examples").resolve(name + ".java");
+    return Checkout.ROOT.toAbsolutePath().resolve("engine/examples").resolve(name + ".java");
   }
 
   @Test

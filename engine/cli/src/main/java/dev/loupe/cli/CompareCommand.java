@@ -80,7 +80,8 @@ final class CompareCommand implements Callable<Integer> {
             .interventions(changes.interventions())
             .mask(mask == Masking.NONE ? Mask.FULL : Mask.CAUSAL);
     Comparison comparison;
-    try (Loupe loupe = model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
+    try (Loupe loupe =
+        model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
       comparison = loupe.compare(request);
     }
     int columns = terminal.outColumns();

@@ -65,7 +65,8 @@ final class LensCommand implements Callable<Integer> {
     Prompt prompt = input.prompt(terminal);
     ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "reading");
     Lens lens;
-    try (Loupe loupe = model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
+    try (Loupe loupe =
+        model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
       lens =
           loupe.lens(
               prompt,

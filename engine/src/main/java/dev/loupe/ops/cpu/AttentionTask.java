@@ -165,8 +165,7 @@ final class AttentionTask implements WorkerPool.Body {
   }
 
   /** q . k of some rows of one sequence with each key of a tile, into the scratch's scores. */
-  static void scoreTile(
-      AttentionInput in, int head, int row, int rows, int tile, Scratch s) {
+  static void scoreTile(AttentionInput in, int head, int row, int rows, int tile, Scratch s) {
     int d = in.kv().headDim();
     Tensor keys = in.kv().keys(in.layer());
     long cell = keys.offset(cacheRow(in, head, row), tile * d);

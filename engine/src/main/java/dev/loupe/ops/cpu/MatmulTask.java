@@ -49,8 +49,7 @@ final class MatmulTask implements WorkerPool.Body {
     for (int k = 0; k < w.in(); k += turn) {
       int inputs = Math.min(turn, w.in() - k);
       for (int m = 0; m < x.rows(); m++) {
-        s.loops.multiplyOne(
-            x.data(), x.offset(m, k), w, panel, panels, k, inputs, s.sums, row * m);
+        s.loops.multiplyOne(x.data(), x.offset(m, k), w, panel, panels, k, inputs, s.sums, row * m);
       }
     }
     for (int m = 0; m < x.rows(); m++) {

@@ -54,7 +54,8 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
   }
 
   /** Packs Conv1D's [in, out]. */
-  static Panels ofColumns(StoredTensor stored, Type type, int columns, Arena arena, WorkerPool pool) {
+  static Panels ofColumns(
+      StoredTensor stored, Type type, int columns, Arena arena, WorkerPool pool) {
     int in = Math.toIntExact(stored.shape().getFirst());
     int out = Math.toIntExact(stored.shape().getLast());
     DType dtype = stored.dtype();
