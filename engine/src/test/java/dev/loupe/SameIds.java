@@ -1,7 +1,7 @@
 package dev.loupe;
 
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.ops.Precision;
@@ -50,7 +50,8 @@ final class SameIds {
       throws Exception {
     Options options = Options.defaults().backend(backend).precision(precision);
     try (Loupe loupe = Loupe.open(Golden.DEMO_MODEL, options)) {
-      Request request = Request.text("ROMEO:").tokens(tokens).sampling(Sampling.greedy());
+      GenerateRequest request =
+          GenerateRequest.text("ROMEO:").tokens(tokens).sampling(Sampling.greedy());
       return loupe.run(request.logprobs(2)).getFirst();
     }
   }

@@ -1,10 +1,10 @@
 package dev.loupe.generate;
 
 import dev.loupe.attention.AttentionRecorder;
+import dev.loupe.attention.AttentionRecorder.Sequences;
 import dev.loupe.attention.AttentionResult;
+import dev.loupe.attention.AttentionRowConsumer;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.attention.AttentionSelection.Part;
-import dev.loupe.attention.AttentionSink;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.attention.ValueNorms;
 import dev.loupe.model.Activations;
@@ -32,7 +32,6 @@ import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.Optional;
 import java.util.Queue;
-import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -97,29 +96,22 @@ public final class BatchReader implements AutoCloseable {
 
   /**
    * @param attention what is wanted of the heads
-   * @param norms gives those of the model's values, if they are wanted
    */
   public BatchReader(
-      Transformer model,
-      Tokenizer tokenizer,
-      Optional<AttentionSelection> attention,
-      boolean logprobs,
-      int tokens,
-      Supplier<ValueNorms> norms) {
+      OpenModel open, Optional<AttentionSelection> attention, boolean logprobs, int tokens) {
     if (tokens < 1 || tokens > MOST_TOKENS) {
       throw new IllegalArgumentException(
           "%d tokens a pass: not 1 to %d".formatted(tokens, MOST_TOKENS));
     }
-    this.model = model;
-    this.tokenizer = tokenizer;
+    model = open.transformer();
+    tokenizer = open.tokenizer();
     sayable = tokenizer.ids();
     this.logprobs = logprobs;
     config = model.config();
     budget = Math.max(tokens, config.nPositions());
     selection = attention.map(AttentionSelection::headStatisticsOnly);
     plan = selection.orElse(AttentionSelection.all()).of(config);
-    boolean weighted = selection.map(s -> s.keeps(Part.VALUE_NORMS)).orElse(false);
-    valueNorms = weighted ? norms.get() : null;
+    valueNorms = Recording.needsNorms(selection) ? open.valueNorms() : null;
     Ops ops = model.ops();
     int ahead = ops.rebuildsAhead();
     long scratch =
@@ -143,13 +135,13 @@ public final class BatchReader implements AutoCloseable {
   }
 
   private AttentionRecorder recorder(int ahead, long scratch) {
-    Map<Kind, AttentionSink> sinks = new EnumMap<>(Kind.class);
+    Map<Kind, AttentionRowConsumer> sinks = new EnumMap<>(Kind.class);
     for (Kind kind : plan.kept()) {
       sinks.put(
           kind, (s, layer, head, query, row) -> kept.get(s).put(kind, layer, head, 0, query, row));
     }
     int most = config.nPositions();
-    return new AttentionRecorder(arena, plan, most, most, ahead, scratch, sinks);
+    return new AttentionRecorder(arena, plan, most, most, ahead, scratch, sinks, Sequences.WHOLE);
   }
 
   /**
@@ -274,6 +266,8 @@ public final class BatchReader implements AutoCloseable {
       valueNorms.observe(
           ops,
           in,
+          0,
+          in.batch().rows(),
           plan.heads(),
           (s, layer, head, position, norm) -> kept.get(s).value(layer, head, position, norm));
     }

@@ -1,61 +1,78 @@
 package dev.loupe.generate;
 
-import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.ops.Steps;
 import dev.loupe.sampling.NotFiniteException;
+import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
-/** Takes the tokens that a device chooses by itself, steps ahead of the host. */
-final class DeviceDecoder implements Decoder {
-  private final Session session;
-  private final Steps steps;
-  private final @Nullable AttentionRecorder recorder;
-  private final List<Sample> all;
-  private final float @Nullable [] row; // of logits, where somebody wants them
+/** Decodes by steps that a device carries out ahead of the host, which takes their tokens. */
+final class DeviceDecoder {
+  /** Makes room in a full context: reads all but the newest token of some sequences anew. */
+  interface Slide {
+    void of(List<Sequence> sequences);
+  }
 
-  DeviceDecoder(
-      Session session,
-      Steps steps,
-      @Nullable AttentionRecorder recorder,
-      List<Sample> all,
-      float @Nullable [] row) {
-    this.session = session;
+  private final Run run;
+  private final Steps steps;
+  private final Slide slide;
+  private final int positions;
+  private final float @Nullable [] row; // of logits, where scores are wanted
+
+  /**
+   * @param positions those that the model has
+   * @param row for logits [V], where scores are wanted
+   */
+  DeviceDecoder(Run run, Steps steps, Slide slide, int positions, float @Nullable [] row) {
+    this.run = run;
     this.steps = steps;
-    this.recorder = recorder;
-    this.all = all;
+    this.slide = slide;
+    this.positions = positions;
     this.row = row;
   }
 
-  @Override
-  public void next(List<Sample> read, List<Sample> write) {
-    int position = 0;
-    if (!read.isEmpty()) {
-      int dropped = session.dropped();
-      position = session.positionOf(read);
-      if (session.dropped() > dropped) {
-        steps.restart(all.stream().mapToInt(Sample::lastId).toArray(), position);
+  /** Writes until the run has ended. All sequences stand at the same position. */
+  void decode() {
+    List<Sequence> writing = new ArrayList<>(run.sequences);
+    List<Sequence> read = List.of();
+    while (!run.ended()) {
+      int position = read.isEmpty() ? 0 : positionOf(read);
+      steps.next();
+      if (run.recording() != null) {
+        for (Sequence sequence : read) {
+          run.recording().observe(steps, sequence, position);
+          sequence.recorded = sequence.sample.length();
+        }
       }
-    }
-    steps.next();
-    if (recorder != null) {
-      for (Sample sample : read) {
-        recorder.observe(steps, sample.number, position);
+      for (Sequence sequence : writing) {
+        accept(sequence);
       }
-    }
-    for (Sample sample : write) {
-      if (!steps.isFinite(sample.number)) {
-        throw new NotFiniteException("a logit is NaN or infinite");
-      }
-      if (row != null) {
-        steps.logits(sample.number, row);
-      }
-      session.accept(sample, steps.id(sample.number), row);
+      run.endAfterStep(Thread.interrupted());
+      List<Sequence> ended = writing.stream().filter(each -> each.sample.finished()).toList();
+      writing.removeAll(ended);
+      read = new ArrayList<>(writing);
+      read.addAll(ended); // their last rows of attention come with the next step
     }
   }
 
-  @Override
-  public void close() {
-    steps.close();
+  private void accept(Sequence sequence) {
+    if (!steps.isFinite(sequence.slot)) {
+      throw new NotFiniteException("a logit is NaN or infinite");
+    }
+    if (row != null) {
+      steps.logits(sequence.slot, row);
+    }
+    run.accept(sequence, steps.id(sequence.slot), row);
+  }
+
+  /** Position of the newest tokens. */
+  private int positionOf(List<Sequence> read) {
+    Sequence any = read.getFirst();
+    if (any.sample.length() - 1 - any.dropped == positions) {
+      slide.of(read);
+      int[] newest = run.sequences.stream().mapToInt(each -> each.sample.lastId()).toArray();
+      steps.restart(newest, any.sample.length() - 1 - any.dropped);
+    }
+    return any.sample.length() - 1 - any.dropped;
   }
 }

@@ -18,7 +18,7 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /** One continuation of the prompt under way: its tokens, its text, and what is known of each. */
-public final class Sample {
+final class Sample {
   /** What the model thought of one token. */
   private record Odds(double logprob, int rank, List<Distribution.Entry> top) {
     static final Odds NONE = new Odds(Double.NaN, -1, List.of());
@@ -32,7 +32,7 @@ public final class Sample {
   final AttentionResult attention;
   private final Tokenizer tokenizer;
   private final BitSet sayable;
-  private final Request.Listener listener;
+  private final GenerateRequest.Listener listener;
   private final StreamDecoder decoder;
   private final StopStrings stops;
   private final StringBuilder text = new StringBuilder();
@@ -50,10 +50,10 @@ public final class Sample {
   /**
    * @param ends ids of tokens that end the text
    */
-  public Sample(
+  Sample(
       Tokenizer tokenizer,
       BitSet ends,
-      Request request,
+      GenerateRequest request,
       int number,
       int[] prompt,
       AttentionResult attention) {
@@ -61,10 +61,10 @@ public final class Sample {
     this.sayable = tokenizer.ids();
     this.listener = request.listener;
     this.number = number;
-    this.special = request.special;
+    this.special = request.prompt.special;
     this.decoder = new StreamDecoder(tokenizer, special);
     this.stops = new StopStrings(request.stops);
-    this.promptLength = request.promptOf(prompt.length);
+    this.promptLength = request.prompt.lengthOf(prompt.length);
     this.logprobs = request.logprobs;
     drawnAs = request.firstSample + number;
     searched = prompt.length + request.minTokens;
@@ -78,6 +78,11 @@ public final class Sample {
     }
     decoder.skip(prompt);
     text.append(read(prompt));
+  }
+
+  /** A text that is only read. */
+  Sample(Tokenizer tokenizer, GenerateRequest request, int[] ids) {
+    this(tokenizer, NO_TOKENS, request, 0, ids, AttentionResult.NONE);
   }
 
   /** The text of the tokens behind the prompt that were there from the beginning. */
@@ -98,6 +103,10 @@ public final class Sample {
 
   int lastId() {
     return ids[length - 1];
+  }
+
+  int id(int at) {
+    return ids[at];
   }
 
   int[] ids(int from, int to) {
@@ -121,7 +130,7 @@ public final class Sample {
   }
 
   /** Notes the odds of the next token in order; {@code logits} are those before it, or null. */
-  public void note(int id, float @Nullable [] logits) {
+  void note(int id, float @Nullable [] logits) {
     if (logprobs < 0 || logits == null) {
       odds.add(Odds.NONE);
       return;
@@ -176,25 +185,8 @@ public final class Sample {
     }
   }
 
-  /** Tokens as they are shown. */
-  public static List<Token.Candidate> candidates(
-      Tokenizer tokenizer, List<Distribution.Entry> top) {
-    List<Token.Candidate> candidates = new ArrayList<>();
-    for (Distribution.Entry entry : top) {
-      candidates.add(
-          new Token.Candidate(entry.id(), Labels.label(tokenizer, entry.id()), entry.logprob()));
-    }
-    return candidates;
-  }
-
-  /** Tokens of a text that nothing was written to, and of which no odds are known. */
-  public static List<Token> tokens(Tokenizer tokenizer, int[] ids) {
-    Request nobody = Request.ids(ids);
-    Sample sample = new Sample(tokenizer, NO_TOKENS, nobody, 0, ids, AttentionResult.NONE);
-    return sample.tokens();
-  }
-
-  Generation result(ModelInfo model, Request request, int cropped, Generation.Timing timing) {
+  Generation result(
+      ModelInfo model, GenerateRequest request, int cropped, Generation.Timing timing) {
     AttentionResult kept = attention.first(length);
     return new Generation(
         model,
@@ -213,7 +205,7 @@ public final class Sample {
         timing);
   }
 
-  public List<Token> tokens() {
+  List<Token> tokens() {
     int[] all = ids(0, length);
     List<String> labels = Labels.of(tokenizer, all);
     List<CharSpan> spans = CharSpan.of(tokenizer, all, special);
@@ -232,7 +224,7 @@ public final class Sample {
               i >= promptLength,
               known.logprob(),
               known.rank(),
-              candidates(tokenizer, known.top())));
+              Token.candidates(tokenizer, known.top())));
     }
     return tokens;
   }

@@ -1,6 +1,11 @@
 package dev.loupe.generate;
 
+import dev.loupe.sampling.Distribution;
+import dev.loupe.text.Labels;
+import dev.loupe.text.Tokenizer;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.function.IntFunction;
 
 /**
  * One token of a run: what it is, where it stands in the text, and how likely the model found it.
@@ -37,5 +42,37 @@ public record Token(
 
   public Token {
     top = List.copyOf(top);
+  }
+
+  /** The tokens of a text that is only read, without logprobs. */
+  public static List<Token> of(Tokenizer tokenizer, Prompt prompt, int[] ids) {
+    return new Sample(tokenizer, GenerateRequest.of(prompt), ids).tokens();
+  }
+
+  /**
+   * Likewise, with logprobs.
+   *
+   * @param prompt whose tokens they are
+   * @param top how many likely tokens are named at each place
+   * @param logits gives the logits [V] after the token at a place
+   */
+  public static List<Token> of(
+      Tokenizer tokenizer, Prompt prompt, int[] ids, int top, IntFunction<float[]> logits) {
+    Sample sample = new Sample(tokenizer, GenerateRequest.of(prompt).logprobs(top), ids);
+    sample.note(ids[0], null); // nothing came before it
+    for (int i = 1; i < ids.length; i++) {
+      sample.note(ids[i], logits.apply(i - 1));
+    }
+    return sample.tokens();
+  }
+
+  /** Likely tokens as they are shown. */
+  public static List<Candidate> candidates(Tokenizer tokenizer, List<Distribution.Entry> top) {
+    List<Candidate> candidates = new ArrayList<>();
+    for (Distribution.Entry entry : top) {
+      candidates.add(
+          new Candidate(entry.id(), Labels.label(tokenizer, entry.id()), entry.logprob()));
+    }
+    return candidates;
   }
 }

@@ -1,10 +1,11 @@
 package dev.loupe.interpret;
 
-import dev.loupe.attention.AttentionResult;
-import dev.loupe.attention.AttentionSink;
-import dev.loupe.generate.Request;
-import dev.loupe.generate.Sample;
+import dev.loupe.attention.AttentionRowConsumer;
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.generate.Token;
+import dev.loupe.model.AblatedModel;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Reading;
 import dev.loupe.model.Transformer;
@@ -56,14 +57,15 @@ public final class ActivationCache implements AutoCloseable {
   private final ModelInfo info;
   private int first = -1; // row of the text that the first row of logits is of
 
-  public ActivationCache(
-      Transformer model, Tokenizer tokenizer, ModelInfo info, Request request, int[] ids) {
+  private ActivationCache(
+      OpenModel open, Transformer model, ReadRequest request, int logprobs, int[] ids) {
     this.model = model;
-    this.info = info;
+    Tokenizer tokenizer = open.tokenizer();
+    info = open.info();
     config = model.config();
     sayable = tokenizer.ids();
-    mask = request.mask;
-    promptLength = request.promptOf(ids.length);
+    mask = request.mask();
+    promptLength = request.prompt().lengthOf(ids.length);
     batch = Batch.sequence(0, 0, ids);
     int rows = Math.min(LOGIT_ROWS, ids.length);
     row = new float[config.vocabSize()];
@@ -74,14 +76,39 @@ public final class ActivationCache implements AutoCloseable {
       normed = arena.activations(rows, config.nEmbd());
       logits = arena.allocate(rows, config.vocabSize());
       room = arena.allocate(1, Math.toIntExact(roomFor(ids.length, config.nHead()) / Float.BYTES));
-      reading.read((ops, in, of) -> keep(ops, in, of, request.listener));
+      reading.read((ops, in, of) -> keep(ops, in, of, request.listener()));
       kv.extend(batch);
       model.ops().copy(reading.activations().x(), x);
-      tokens = tokens(tokenizer, request, ids);
+      tokens =
+          logprobs < 0
+              ? Token.of(tokenizer, request.prompt(), ids)
+              : Token.of(tokenizer, request.prompt(), ids, logprobs, this::logits);
     } catch (Throwable e) {
       arena.close();
       throw e;
     }
+  }
+
+  /**
+   * Reads a text and keeps what its attention worked on.
+   *
+   * @param logprobs how many likely tokens are named at each place, with every token's logprob and
+   *     rank; negative for none of this
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   * @throws CancellationException if the listener ended it
+   */
+  public static ActivationCache of(OpenModel model, ReadRequest request, int logprobs) {
+    int[] ids = model.tokensToRead(request.prompt());
+    return model.onFiles(
+        () -> {
+          if (request.interventions().none()) {
+            return new ActivationCache(model, model.transformer(), request, logprobs, ids);
+          }
+          try (AblatedModel ablated = model.ablated(request.interventions(), request.prompt())) {
+            return new ActivationCache(model, ablated.model(), request, logprobs, ids);
+          }
+        });
   }
 
   /** Bytes: at least a row of every head, and no more than there are rows. */
@@ -95,7 +122,7 @@ public final class ActivationCache implements AutoCloseable {
     return Math.ceilDiv(keys, 16) * 16;
   }
 
-  private void keep(Ops ops, AttentionInput in, Tensor of, Request.Listener listener) {
+  private void keep(Ops ops, AttentionInput in, Tensor of, ReadListener listener) {
     int layer = in.layer();
     Tensor qkv = arena.activations(in.qkv().rows(), in.qkv().cols());
     ops.copy(in.qkv(), qkv);
@@ -108,15 +135,6 @@ public final class ActivationCache implements AutoCloseable {
     if (!listener.reading(layer + 1, config.nLayer())) {
       throw new CancellationException("ended while reading the text");
     }
-  }
-
-  private List<Token> tokens(Tokenizer tokenizer, Request request, int[] ids) {
-    Sample sample = new Sample(tokenizer, new BitSet(), request, 0, ids, AttentionResult.NONE);
-    sample.note(ids[0], null); // nothing came before it
-    for (int i = 1; i < ids.length; i++) {
-      sample.note(ids[i], request.logprobs < 0 ? null : logits(i - 1));
-    }
-    return sample.tokens();
   }
 
   /** The ids of all tokens, which is what probabilities are of. */
@@ -209,7 +227,7 @@ public final class ActivationCache implements AutoCloseable {
    *     row's keys means nothing
    * @throws IllegalArgumentException if there is no such layer, head or query
    */
-  public void rebuild(int layer, int[] heads, int from, int to, AttentionSink sink) {
+  public void rebuild(int layer, int[] heads, int from, int to, AttentionRowConsumer sink) {
     requireHere(layer, heads, from, to);
     int keys = keys(to - 1);
     int columns = columns(keys);

@@ -1,9 +1,12 @@
 package dev.loupe.interpret;
 
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.NotFiniteException;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.BitSet;
@@ -45,6 +48,23 @@ public record Comparison(
   /** Likewise with the interventions. */
   public double meanAfter() {
     return logprobs.stream().skip(1).mapToDouble(v -> v).average().orElse(Double.NaN);
+  }
+
+  /**
+   * Reads a text twice, by the model as it is and as {@code request} says. Its listener hears of
+   * both.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   */
+  public static Comparison of(OpenModel model, ReadRequest request) {
+    ReadRequest plain = ReadRequest.of(request.prompt()).listener(request.listener());
+    try (ActivationCache before = ActivationCache.of(model, plain, 0);
+        ActivationCache after = ActivationCache.of(model, request, 0)) {
+      return of(before, after);
+    } catch (NotFiniteException e) {
+      throw model.explain(e);
+    }
   }
 
   /**

@@ -1,11 +1,14 @@
 package dev.loupe.interpret;
 
-import dev.loupe.Loupe;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.Scheduler;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
@@ -50,22 +53,25 @@ public record HeadSurvey(
 
   private static final int SEED = 1;
 
-  /** The text of {@code request} and its listener count; it may be empty. */
-  public static HeadSurvey of(Loupe loupe, Request request) {
-    Gpt2Config config = loupe.info().config();
-    int[] text =
-        request
-            .text
-            .map(words -> loupe.tokenizer().encodePrompt(words, request.special, request.front))
-            .orElse(request.ids);
+  /**
+   * What each head does, on a text in windows of the context, and on repeated random tokens.
+   *
+   * @param prompt the text, which may be long, or empty
+   * @param listener if it ends the reading, what was read of the text counts
+   * @throws IllegalArgumentException if an id is outside the vocabulary
+   * @throws CancellationException if the listener ended it before the random tokens were read
+   * @throws dev.loupe.kernels.GpuException if the GPU fails
+   */
+  public static HeadSurvey of(OpenModel model, Prompt prompt, ReadListener listener) {
+    Gpt2Config config = model.config();
+    int[] text = prompt.tokens(model.tokenizer());
     List<int[]> windows = windows(text, config.nPositions());
-    int length = length(config, loupe.tokenizer());
-    Sequences reading =
-        new Sequences(loupe, request.listener, config.nLayer(), SEQUENCES + windows.size());
+    int length = length(config, model.tokenizer());
+    Sequences reading = new Sequences(model, listener, config.nLayer(), SEQUENCES + windows.size());
     AttentionSelection selection = AttentionSelection.all().headStatisticsOnly().withValueNorms();
     HeadStatistics onRepeated =
         reading
-            .all(sequences(config, loupe.tokenizer(), length), selection.repeated(length))
+            .all(sequences(config, model.tokenizer(), length), selection.repeated(length))
             .orElseThrow();
     Optional<HeadStatistics> onText;
     try {
@@ -74,19 +80,19 @@ public record HeadSurvey(
       onText = Optional.empty();
     }
     return new HeadSurvey(
-        loupe.info(), onText, reading.read - SEQUENCES, windows.size(), onRepeated);
+        model.info(), onText, reading.read - SEQUENCES, windows.size(), onRepeated);
   }
 
   /** Reads sequences one after the other. */
-  private static final class Sequences implements Request.Listener {
-    private final Loupe loupe;
-    private final Request.Listener listener;
+  private static final class Sequences implements GenerateRequest.Listener {
+    private final OpenModel model;
+    private final ReadListener listener;
     private final int layers;
     private final int total;
     private int read;
 
-    Sequences(Loupe loupe, Request.Listener listener, int layers, int total) {
-      this.loupe = loupe;
+    Sequences(OpenModel model, ReadListener listener, int layers, int total) {
+      this.model = model;
       this.listener = listener;
       this.layers = layers;
       this.total = total;
@@ -103,8 +109,9 @@ public record HeadSurvey(
       for (int[] ids : sequences) {
         HeadStatistics one;
         try {
-          Request request = Request.ids(ids).tokens(0).attention(selection).listener(this);
-          one = loupe.run(request).getFirst().headStatistics().orElseThrow();
+          GenerateRequest request =
+              GenerateRequest.ids(ids).tokens(0).attention(selection).listener(this);
+          one = Scheduler.alone(model, request).getFirst().headStatistics().orElseThrow();
         } catch (CancellationException e) {
           if (all.isEmpty() || selection.repeated() > 0) {
             throw e;
@@ -157,10 +164,9 @@ public record HeadSurvey(
     return ids;
   }
 
-  /** The ids of the random sequences that {@code loupe} is asked about. */
-  public static List<int[]> sequences(Loupe loupe) {
-    Gpt2Config config = loupe.info().config();
-    return sequences(config, loupe.tokenizer(), length(config, loupe.tokenizer()));
+  /** The ids of the random sequences that a model is asked about. */
+  public static List<int[]> sequences(Gpt2Config config, Tokenizer tokenizer) {
+    return sequences(config, tokenizer, length(config, tokenizer));
   }
 
   /** What is read twice in a row, {@code length} tokens each. */

@@ -1,7 +1,12 @@
 package dev.loupe.interpret;
 
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Token;
 import dev.loupe.model.ModelInfo;
+import dev.loupe.weights.Gpt2Config;
+import java.util.Arrays;
 import java.util.List;
 
 /**
@@ -65,6 +70,47 @@ public record Lens(
     public Guess {
       top = List.copyOf(top);
     }
+  }
+
+  /**
+   * Why the model says what it says after one token of a prompt.
+   *
+   * @param position of the token, from 0; negative for the last
+   * @param target the token in question; negative for the one that follows in the text, or the
+   *     likeliest at its end
+   * @param top how many tokens are named after each layer
+   * @param listener hears how far it has come
+   * @throws IllegalArgumentException if the text has no such position, is longer than the context,
+   *     or the vocabulary has no such token
+   */
+  public static Lens of(
+      OpenModel model, Prompt prompt, int position, int target, int top, ReadListener listener) {
+    Gpt2Config config = model.config();
+    int[] ids = model.tokens(prompt);
+    int at = position < 0 ? ids.length - 1 : position;
+    if (at >= ids.length) {
+      throw new IllegalArgumentException(
+          "no token %d: the text has tokens 0..%d".formatted(at, ids.length - 1));
+    }
+    if (at >= config.nPositions()) {
+      throw new IllegalArgumentException(
+          "token %d: the model reads %d tokens".formatted(at, config.nPositions()));
+    }
+    if (target >= 0) {
+      model.tokenizer().requireToken(target);
+    }
+    if (top < 0) {
+      throw new IllegalArgumentException("the top %d tokens: not 0 or more".formatted(top));
+    }
+    int asked = target < 0 && at + 1 < ids.length ? ids[at + 1] : target;
+    int[] shown = Arrays.copyOf(ids, Math.min(ids.length, at + 2));
+    List<Token> tokens = Token.of(model.tokenizer(), prompt, shown);
+    return model.onFiles(
+        () -> {
+          try (LensSession session = new LensSession(model, listener, Arrays.copyOf(ids, at + 1))) {
+            return session.look(model.info(), tokens, asked, top);
+          }
+        });
   }
 
   public Lens {

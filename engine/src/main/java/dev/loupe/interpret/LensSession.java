@@ -1,7 +1,7 @@
 package dev.loupe.interpret;
 
-import dev.loupe.generate.Request;
-import dev.loupe.generate.Sample;
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Activations;
 import dev.loupe.model.ModelInfo;
@@ -29,11 +29,11 @@ import java.util.concurrent.CancellationException;
  * layer by layer. What the parts add is then computed on the host in double, from the checkpoint's
  * own weights, on every backend alike.
  */
-public final class LensSession implements AutoCloseable {
+final class LensSession implements AutoCloseable {
   private final Transformer model;
   private final Checkpoint checkpoint;
   private final Tokenizer tokenizer;
-  private final Request request;
+  private final ReadListener listener;
   private final Gpt2Config config;
   private final BitSet sayable;
   private final int[] ids; // up to the position
@@ -46,13 +46,12 @@ public final class LensSession implements AutoCloseable {
   /**
    * @param ids what is read; the last of them is the one in question
    */
-  public LensSession(
-      Transformer model, Checkpoint checkpoint, Tokenizer tokenizer, Request request, int[] ids) {
-    this.model = model;
-    this.checkpoint = checkpoint;
-    this.tokenizer = tokenizer;
+  LensSession(OpenModel open, ReadListener listener, int[] ids) {
+    model = open.transformer();
+    checkpoint = open.checkpoint();
+    tokenizer = open.tokenizer();
     sayable = tokenizer.ids();
-    this.request = request;
+    this.listener = listener;
     this.ids = ids;
     config = model.config();
     int layers = config.nLayer();
@@ -74,7 +73,7 @@ public final class LensSession implements AutoCloseable {
    * @param target the token in question; negative for the likeliest
    * @param top how many tokens are named after each layer
    */
-  public Lens look(ModelInfo info, List<Token> tokens, int target, int top) {
+  Lens look(ModelInfo info, List<Token> tokens, int target, int top) {
     Ops ops = model.ops();
     reading.read(this::keep);
     ops.copy(reading.activations().x().rows(ids.length - 1, 1), residual.rows(config.nLayer(), 1));
@@ -124,7 +123,7 @@ public final class LensSession implements AutoCloseable {
     Activations a = reading.activations();
     ops.copy(a.x().rows(row, 1), residual.rows(in.layer(), 1));
     ops.copy(a.y().rows(row, 1), heads.rows(in.layer(), 1));
-    if (!request.listener.reading(in.layer() + 1, config.nLayer())) {
+    if (!listener.reading(in.layer() + 1, config.nLayer())) {
       throw new CancellationException("ended while reading the text");
     }
   }
@@ -138,7 +137,7 @@ public final class LensSession implements AutoCloseable {
       Distribution d = new Distribution(row, sayable);
       guesses.add(
           new Lens.Guess(
-              d.logprob(target), d.rank(target), Sample.candidates(tokenizer, d.top(top))));
+              d.logprob(target), d.rank(target), Token.candidates(tokenizer, d.top(top))));
     }
     return guesses;
   }

@@ -1,6 +1,8 @@
 package dev.loupe.interpret;
 
-import dev.loupe.generate.Request;
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.model.AblatedModel;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Reading;
@@ -43,7 +45,7 @@ public final class Readout implements AutoCloseable {
 
   private final Transformer model;
   private final Gpt2Config config;
-  private final Request.Listener listener;
+  private final ReadListener listener;
   private final UnaryOperator<NotFiniteException> explain;
   private final @Nullable AblatedModel changed;
   private final int length;
@@ -56,9 +58,9 @@ public final class Readout implements AutoCloseable {
    * @param changed closed with this
    * @param explain adds to an exception which weight is to blame
    */
-  public Readout(
+  private Readout(
       Transformer model,
-      Request request,
+      ReadRequest request,
       int[] ids,
       @Nullable AblatedModel changed,
       UnaryOperator<NotFiniteException> explain) {
@@ -66,14 +68,34 @@ public final class Readout implements AutoCloseable {
     this.changed = changed;
     this.explain = explain;
     config = model.config();
-    listener = request.listener;
+    listener = request.listener();
     length = ids.length;
     int rows = Math.min(LOGIT_ROWS, length);
-    reading = new Reading(model, ids, rows, request.mask);
+    reading = new Reading(model, ids, rows, request.mask());
     try {
       logits = reading.arena().allocate(rows, config.vocabSize());
     } catch (Throwable e) {
       reading.close();
+      throw e;
+    }
+  }
+
+  /**
+   * For the residual stream and the logits of a text.
+   *
+   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
+   *     do not fit the model
+   */
+  public static Readout of(OpenModel model, ReadRequest request) {
+    int[] ids = model.tokensToRead(request.prompt());
+    if (request.interventions().none()) {
+      return new Readout(model.transformer(), request, ids, null, model::explain);
+    }
+    AblatedModel changed = model.ablated(request.interventions(), request.prompt());
+    try {
+      return new Readout(changed.model(), request, ids, changed, model::explain);
+    } catch (Throwable e) {
+      changed.close();
       throw e;
     }
   }

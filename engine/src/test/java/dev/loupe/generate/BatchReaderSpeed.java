@@ -1,10 +1,10 @@
 package dev.loupe.generate;
 
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.attention.ValueNorms;
 import dev.loupe.model.Activations;
+import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
-import dev.loupe.ops.AttentionTap;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -53,7 +53,7 @@ final class BatchReaderSpeed implements AutoCloseable {
   private final Random random = new Random(20_26);
   private final Checkpoint checkpoint;
   private final Tokenizer tokenizer;
-  private final ValueNorms norms;
+  private final OpenModel open;
   private final int threads;
   private final CpuOps ops;
   private final Transformer model;
@@ -65,12 +65,14 @@ final class BatchReaderSpeed implements AutoCloseable {
   private BatchReaderSpeed(Path folder, int threads) throws Exception {
     checkpoint = Checkpoint.open(folder);
     tokenizer = Tokenizer.open(checkpoint, Optional.empty());
-    norms = new ValueNorms(checkpoint);
     this.threads = threads;
     ops = new CpuOps(threads);
     model = new Transformer(checkpoint, ops);
-    arena = ops.arena();
     Gpt2Config config = model.config();
+    ModelInfo info =
+        new ModelInfo(folder.toString(), Optional.empty(), config, "", "cpu", ops.device(), 0);
+    open = new OpenModel(model, checkpoint, tokenizer, info, () -> "");
+    arena = ops.arena();
     kv = new KvCache(arena, config.nLayer(), config.nHead(), config.headDim(), 1, PROMPT);
     activations = Activations.allocate(arena, config, PROMPT);
     prompt = Batch.sequence(0, 0, text(PROMPT));
@@ -99,7 +101,7 @@ final class BatchReaderSpeed implements AutoCloseable {
   private double prefill() {
     long start = now();
     kv.truncate(0, 0);
-    model.forward(prompt, kv, activations, Mask.CAUSAL, AttentionTap.NONE);
+    model.forward(prompt, kv, activations, Mask.CAUSAL, AttentionHook.NONE);
     return PROMPT * 1e9 / (now() - start);
   }
 
@@ -120,8 +122,7 @@ final class BatchReaderSpeed implements AutoCloseable {
     List<int[]> texts = texts(length, Math.max(budget, model.config().nPositions()));
     double[] speeds = new double[turns];
     double[] ratios = new double[turns];
-    try (BatchReader reader =
-        new BatchReader(model, tokenizer, wanted.attention, wanted.logprobs, budget, () -> norms)) {
+    try (BatchReader reader = new BatchReader(open, wanted.attention, wanted.logprobs, budget)) {
       double _ = read(reader, texts);
       for (int turn = 0; turn < turns; turn++) {
         double before = prefill();

@@ -75,7 +75,8 @@ class BatchReaderTest {
   }
 
   private static Read readAlone(Loupe loupe, int[] text) {
-    Generation run = loupe.run(Request.ids(text).tokens(0).logprobs(0).attention(ALL)).getFirst();
+    Generation run =
+        loupe.run(GenerateRequest.ids(text).tokens(0).logprobs(0).attention(ALL)).getFirst();
     double logprob = run.tokens().stream().skip(1).mapToDouble(Token::logprob).sum();
     List<Integer> ids = run.tokens().stream().map(Token::id).toList();
     return new Read(
@@ -204,7 +205,7 @@ class BatchReaderTest {
         assertFalse(results.get(i).heads().orElseThrow().hasValueNorms());
         same(
             one.run(
-                    Request.ids(reads.get(i).text())
+                    GenerateRequest.ids(reads.get(i).text())
                         .tokens(0)
                         .attention(AttentionSelection.all().headStatisticsOnly()))
                 .getFirst()

@@ -10,7 +10,6 @@ import dev.loupe.OnGpu;
 import dev.loupe.Options;
 import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.attention.ValueNorms;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.CudaOps;
@@ -54,11 +53,11 @@ class CudaSizesTest {
     return Loupe.open(model, Options.defaults().backend(Backend.CUDA).precision(precision));
   }
 
-  static Request request() {
-    return Request.text("ROMEO: what").tokens(6).sampling(Sampling.seeded(3));
+  static GenerateRequest request() {
+    return GenerateRequest.text("ROMEO: what").tokens(6).sampling(Sampling.seeded(3));
   }
 
-  static Request mapped() {
+  static GenerateRequest mapped() {
     return request().attention(AttentionSelection.all().withScores()).logprobs(1);
   }
 
@@ -81,7 +80,8 @@ class CudaSizesTest {
   void twoRunsAtOnceDoNotDisturbEachOther() throws Exception {
     try (Loupe loupe = open(model, Precision.INT8);
         ExecutorService two = Executors.newFixedThreadPool(2)) {
-      Request longer = Request.text("To be or not to be").tokens(9).sampling(Sampling.seeded(8));
+      GenerateRequest longer =
+          GenerateRequest.text("To be or not to be").tokens(9).sampling(Sampling.seeded(8));
       int[] first = ids(loupe.run(mapped()).getFirst());
       int[] second = ids(loupe.run(longer).getFirst());
       List<Future<int[]>> firsts = new ArrayList<>();
@@ -114,7 +114,7 @@ class CudaSizesTest {
     }
     try (Loupe cpu = Loupe.open(quantised, Options.defaults().backend(Backend.CPU));
         Loupe gpu = open(quantised, Precision.F32)) {
-      Request read = Request.text("ROMEO: what").tokens(0).logprobs(1);
+      GenerateRequest read = GenerateRequest.text("ROMEO: what").tokens(0).logprobs(1);
       List<Token> expected = cpu.run(read).getFirst().tokens();
       List<Token> actual = gpu.run(read).getFirst().tokens();
       for (int i = 1; i < expected.size(); i++) {
@@ -133,17 +133,11 @@ class CudaSizesTest {
           Checkpoint checkpoint = Checkpoint.open(model);
           CudaOps ops = Graphs.ops(precision, graphs);
           Transformer transformer = new Transformer(checkpoint, ops)) {
-        for (Request request :
+        for (GenerateRequest request :
             List.of(request(), request().samples(3), mapped(), mapped().samples(3))) {
-          try (Session session =
-              new Session(
-                  transformer,
-                  cpu.tokenizer(),
-                  cpu.info(),
-                  request.tokens(9),
-                  () -> new ValueNorms(checkpoint))) {
-            all.add(ids(session.run().getFirst()));
-          }
+          OpenModel open =
+              new OpenModel(transformer, checkpoint, cpu.tokenizer(), cpu.info(), () -> "");
+          all.add(ids(Scheduler.alone(open, request.tokens(9)).getFirst()));
         }
       }
     }
@@ -158,10 +152,14 @@ class CudaSizesTest {
       int[] ids = new int[loupe.info().config().nPositions()];
       Arrays.setAll(ids, i -> i % 50);
       Generation run =
-          loupe.run(Request.ids(ids).tokens(0).attention(AttentionSelection.all())).getFirst();
+          loupe
+              .run(GenerateRequest.ids(ids).tokens(0).attention(AttentionSelection.all()))
+              .getFirst();
       assertRowsAreWhole(run, ids.length);
-      assertEquals(1, written(loupe.run(Request.ids(ids).tokens(1)).getFirst()), "no position");
-      assertThrows(IllegalArgumentException.class, () -> loupe.run(Request.ids(ids).tokens(2)));
+      assertEquals(
+          1, written(loupe.run(GenerateRequest.ids(ids).tokens(1)).getFirst()), "no position");
+      assertThrows(
+          IllegalArgumentException.class, () -> loupe.run(GenerateRequest.ids(ids).tokens(2)));
     }
   }
 
@@ -171,7 +169,7 @@ class CudaSizesTest {
     try (Loupe loupe = open(model, precision)) {
       assertEquals(0, written(loupe.run(mapped().tokens(0)).getFirst()));
       assertEquals(1, written(loupe.run(mapped().tokens(1)).getFirst()));
-      Request one = Request.ids(5).tokens(3).sampling(Sampling.seeded(1));
+      GenerateRequest one = GenerateRequest.ids(5).tokens(3).sampling(Sampling.seeded(1));
       Generation alone = loupe.run(one).getFirst();
       assertEquals(3, written(alone));
       Generation kept = loupe.run(one.attention(AttentionSelection.all().withScores())).getFirst();

@@ -13,8 +13,10 @@ import dev.loupe.Options;
 import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.model.Interventions;
@@ -83,15 +85,15 @@ class ActivationCacheTest {
     Generation written =
         loupe
             .run(
-                Request.text("ROMEO:\nWhat")
+                GenerateRequest.text("ROMEO:\nWhat")
                     .tokens(60)
                     .sampling(Sampling.seeded(3))
                     .logprobs(3)
                     .attention(AttentionSelection.all()))
             .getFirst();
     int[] ids = written.tokens().stream().mapToInt(Token::id).toArray();
-    Request again = Request.ids(ids).promptLength(written.promptLength()).logprobs(3);
-    try (ActivationCache cache = loupe.cache(again)) {
+    Prompt again = Prompt.ids(ids).length(written.promptLength());
+    try (ActivationCache cache = loupe.cache(ReadRequest.of(again), 3)) {
       assertEquals(written.tokens(), cache.tokens());
       assertEquals(written.promptLength(), cache.promptLength());
       assertRows(written.attention(), cache, 0);
@@ -100,7 +102,7 @@ class ActivationCacheTest {
       assertEquals(3, cache.heads());
       assertEquals(4L * ids.length * (5 * 192 * 6 + 192), cache.bytes());
     }
-    Generation read = loupe.run(again.tokens(0)).getFirst();
+    Generation read = loupe.run(GenerateRequest.of(again).logprobs(3).tokens(0)).getFirst();
     assertEquals(written.tokens(), read.tokens());
     assertEquals(written.text(), read.text());
   }
@@ -110,9 +112,9 @@ class ActivationCacheTest {
     int[] ids = longText();
     Generation read =
         loupe
-            .run(Request.ids(ids).tokens(0).logprobs(0).attention(AttentionSelection.all()))
+            .run(GenerateRequest.ids(ids).tokens(0).logprobs(0).attention(AttentionSelection.all()))
             .getFirst();
-    try (ActivationCache cache = loupe.cache(Request.ids(ids).logprobs(0))) {
+    try (ActivationCache cache = loupe.cache(ReadRequest.ids(ids), 0)) {
       assertRows(read.attention(), cache, 0);
       assertEquals(read.tokens(), cache.tokens());
     }
@@ -126,8 +128,8 @@ class ActivationCacheTest {
         Loupe.open(
             TinyModel.withManyHeads(folder).folder(), Options.defaults().backend(Backend.CPU))) {
       AttentionSelection some = AttentionSelection.all().layers(11);
-      Generation read = many.run(Request.ids(ids).tokens(0).attention(some)).getFirst();
-      try (ActivationCache cache = many.cache(Request.ids(ids))) {
+      Generation read = many.run(GenerateRequest.ids(ids).tokens(0).attention(some)).getFirst();
+      try (ActivationCache cache = many.cache(ReadRequest.ids(ids))) {
         assertRows(read.attention(), cache, 0);
         int[] two = {3, 11};
         List<Integer> queries = new ArrayList<>();
@@ -152,13 +154,13 @@ class ActivationCacheTest {
     Generation read =
         loupe
             .run(
-                Request.ids(IDS)
+                GenerateRequest.ids(IDS)
                     .tokens(0)
                     .logprobs(0)
                     .interventions(changes)
                     .attention(AttentionSelection.all()))
             .getFirst();
-    try (ActivationCache cache = loupe.cache(Request.ids(IDS).logprobs(0).interventions(changes))) {
+    try (ActivationCache cache = loupe.cache(ReadRequest.ids(IDS).interventions(changes), 0)) {
       assertRows(read.attention(), cache, 0);
       assertEquals(read.tokens(), cache.tokens());
     }
@@ -171,16 +173,18 @@ class ActivationCacheTest {
     Generation written =
         loupe
             .run(
-                Request.text("To be or not")
+                GenerateRequest.text("To be or not")
                     .tokens(20)
                     .logprobs(0)
                     .sampling(Sampling.seeded(1))
                     .interventions(changes))
             .getFirst();
     int[] ids = written.tokens().stream().mapToInt(Token::id).toArray();
-    Request again = Request.ids(ids).logprobs(0).interventions(changes);
-    try (ActivationCache all = loupe.cache(again);
-        ActivationCache prompt = loupe.cache(again.promptLength(written.promptLength()))) {
+    ReadRequest whole = ReadRequest.ids(ids).interventions(changes);
+    ReadRequest again =
+        ReadRequest.of(Prompt.ids(ids).length(written.promptLength())).interventions(changes);
+    try (ActivationCache all = loupe.cache(whole, 0);
+        ActivationCache prompt = loupe.cache(again, 0)) {
       assertEquals(written.tokens(), prompt.tokens());
       assertFalse(written.tokens().getLast().logprob() == all.tokens().getLast().logprob());
     }
@@ -189,7 +193,7 @@ class ActivationCacheTest {
   @Test
   void withoutTheMaskEveryTokenReadsAll() throws Exception {
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL);
-        ActivationCache cache = loupe.cache(Request.ids(IDS).logprobs(0).mask(Mask.FULL))) {
+        ActivationCache cache = loupe.cache(ReadRequest.ids(IDS).mask(Mask.FULL), 0)) {
       ReferenceGpt2 reference =
           new ReferenceGpt2(checkpoint, checkpoint.config(), IDS, (layer, heads) -> {}, false);
       for (int layer = 0; layer < 6; layer++) {
@@ -214,7 +218,7 @@ class ActivationCacheTest {
 
   @Test
   void comparedWithoutTheMask() throws Exception {
-    Comparison comparison = loupe.compare(Request.ids(IDS).mask(Mask.FULL));
+    Comparison comparison = loupe.compare(ReadRequest.ids(IDS).mask(Mask.FULL));
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL)) {
       ReferenceGpt2 causal = new ReferenceGpt2(checkpoint, IDS);
       ReferenceGpt2 full =
@@ -241,7 +245,7 @@ class ActivationCacheTest {
 
   @Test
   void whatIsNotThereIsRefused() {
-    try (ActivationCache cache = loupe.cache(Request.ids(IDS))) {
+    try (ActivationCache cache = loupe.cache(ReadRequest.ids(IDS))) {
       assertTrue(cache.tokens().stream().allMatch(token -> Double.isNaN(token.logprob())));
       refused("there is no layer 6: the model has layers 0..5", () -> cache.row(6, 0, 0));
       refused("there is no layer -1: the model has layers 0..5", () -> cache.row(-1, 0, 0));
@@ -256,36 +260,24 @@ class ActivationCacheTest {
     }
     refused(
         "the text has 257 tokens and the model reads 256: shorten it by 1",
-        () -> loupe.cache(Request.ids(Arrays.copyOf(longText(), 257))));
-    refused(
-        "without the causal mask a text can only be compared, or kept in an activation cache",
-        () -> loupe.run(Request.ids(IDS).mask(Mask.FULL)));
-    refused("a prompt of 0 tokens: not 1 or more", () -> Request.ids(IDS).promptLength(0));
+        () -> loupe.cache(ReadRequest.ids(Arrays.copyOf(longText(), 257))));
+    refused("a prompt of 0 tokens: not 1 or more", () -> Prompt.ids(IDS).length(0));
     assertThrows(
         CancellationException.class,
-        () ->
-            loupe.cache(
-                Request.ids(IDS)
-                    .listener(
-                        new Request.Listener() {
-                          @Override
-                          public boolean reading(int layersDone, int layers) {
-                            return layersDone < 3;
-                          }
-                        })));
+        () -> loupe.cache(ReadRequest.ids(IDS).listener((layersDone, layers) -> layersDone < 3)));
   }
 
   @Test
   void closedItGivesNothing() {
-    ActivationCache cache = loupe.cache(Request.ids(IDS));
+    ActivationCache cache = loupe.cache(ReadRequest.ids(IDS));
     cache.close();
     assertThrows(IllegalStateException.class, () -> cache.row(0, 0, 3));
   }
 
   @Test
   void differentTextsAreNotCompared() {
-    try (ActivationCache one = loupe.cache(Request.ids(1, 2, 3).logprobs(0));
-        ActivationCache other = loupe.cache(Request.ids(1, 2, 4).logprobs(0))) {
+    try (ActivationCache one = loupe.cache(ReadRequest.ids(1, 2, 3), 0);
+        ActivationCache other = loupe.cache(ReadRequest.ids(1, 2, 4), 0)) {
       refused(
           "two different texts can't be compared token by token", () -> Comparison.of(one, other));
     }
@@ -298,9 +290,9 @@ class ActivationCacheTest {
     try (Loupe cpu = Loupe.open(tiny, Options.defaults().backend(Backend.CPU).threads(2));
         Loupe gpu = Loupe.open(tiny, Options.defaults().backend(Backend.CUDA))) {
       for (Mask mask : Mask.values()) {
-        Request request = Request.text("To be or not to be").logprobs(0).mask(mask);
-        try (ActivationCache expected = cpu.cache(request);
-            ActivationCache cache = gpu.cache(request)) {
+        ReadRequest request = ReadRequest.text("To be or not to be").mask(mask);
+        try (ActivationCache expected = cpu.cache(request, 0);
+            ActivationCache cache = gpu.cache(request, 0)) {
           int tokens = expected.tokens().size();
           for (int query = 0; query < tokens; query++) {
             assertArrayEquals(expected.row(1, 1, query), cache.row(1, 1, query), 1e-4f);

@@ -14,7 +14,8 @@ import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Prompt;
 import dev.loupe.model.Golden;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -53,7 +54,7 @@ class HeadSurveyTest {
 
   @Test
   void theDemoModelsHeadsDoWhatTheyWereTaught() {
-    HeadSurvey survey = loupe.heads(text);
+    HeadSurvey survey = loupe.heads(Prompt.text(text));
     for (int layer = 0; layer < 6; layer++) {
       for (int head = 0; head < 3; head++) {
         Optional<HeadRole> expected =
@@ -103,12 +104,12 @@ class HeadSurveyTest {
   /** Means of diagonals over all sequences, as TransformerLens' demos take them. */
   @Test
   void scoresOnRepeatedTokensAreMeansOfDiagonals() {
-    HeadSurvey survey = loupe.heads("");
+    HeadSurvey survey = loupe.heads(Prompt.text(""));
     double[] sums = new double[3];
     for (int[] ids : sequences(50)) {
       AttentionMaps maps =
           loupe
-              .run(Request.ids(ids).tokens(0).attention(AttentionSelection.all().layers(3)))
+              .run(GenerateRequest.ids(ids).tokens(0).attention(AttentionSelection.all().layers(3)))
               .getFirst()
               .attention();
       int[] offsets = {1, 50, 49};
@@ -135,7 +136,7 @@ class HeadSurveyTest {
   @Test
   void aLongTextIsCutIntoWindows() {
     int[] ids = Arrays.copyOf(loupe.tokenizer().encode(text, false), 2 * 256 + 40);
-    HeadSurvey survey = loupe.heads(Request.ids(ids));
+    HeadSurvey survey = loupe.heads(Prompt.ids(ids));
     assertEquals(3, survey.windows());
     assertEquals(3, survey.windowsRead());
     HeadStatistics onText = survey.onText().orElseThrow();
@@ -145,7 +146,10 @@ class HeadSurveyTest {
       int[] window = Arrays.copyOfRange(ids, from, Math.min(ids.length, from + 256));
       AttentionMaps maps =
           loupe
-              .run(Request.ids(window).tokens(0).attention(AttentionSelection.all().layers(4)))
+              .run(
+                  GenerateRequest.ids(window)
+                      .tokens(0)
+                      .attention(AttentionSelection.all().layers(4)))
               .getFirst()
               .attention();
       for (int query = 1; query < window.length; query++) {
@@ -163,7 +167,7 @@ class HeadSurveyTest {
 
   @Test
   void aShortTextNamesNoHead() {
-    HeadSurvey survey = loupe.heads("hello");
+    HeadSurvey survey = loupe.heads(Prompt.text("hello"));
     assertTrue(survey.onText().orElseThrow().score(HeadScore.FIRST_TOKEN, 5, 0) > 0.9);
     assertEquals(Optional.of(HeadRole.INDUCTION), survey.role(5, 0));
   }
@@ -171,15 +175,11 @@ class HeadSurveyTest {
   private static HeadSurvey endedAfter(int sequences, int layers) {
     int[] ids = Arrays.copyOf(loupe.tokenizer().encode(text, false), 4 * 256);
     return loupe.heads(
-        Request.ids(ids)
-            .listener(
-                new Request.Listener() {
-                  @Override
-                  public boolean reading(int done, int all) {
-                    assertEquals(14 * 6, all);
-                    return done < 6 * sequences + layers;
-                  }
-                }));
+        Prompt.ids(ids),
+        (done, all) -> {
+          assertEquals(14 * 6, all);
+          return done < 6 * sequences + layers;
+        });
   }
 
   @Test
@@ -200,7 +200,7 @@ class HeadSurveyTest {
     try (Loupe tiny =
         Loupe.open(
             TinyModel.in(folder).folder(), Options.defaults().backend(Backend.CPU).threads(1))) {
-      HeadSurvey survey = tiny.heads(text);
+      HeadSurvey survey = tiny.heads(Prompt.text(text));
       int length = survey.onRepeated().repeated();
       assertEquals(Math.min(50, (tiny.info().config().nPositions() - 1) / 2), length);
       assertTrue(survey.score(HeadScore.WEIGHTED_NORM, 0, 0) > 0);
@@ -209,6 +209,6 @@ class HeadSurveyTest {
 
   @Test
   void idsOutsideTheVocabularyAreRefused() {
-    assertThrows(IllegalArgumentException.class, () -> loupe.heads(Request.ids(1, 5000)));
+    assertThrows(IllegalArgumentException.class, () -> loupe.heads(Prompt.ids(1, 5000)));
   }
 }

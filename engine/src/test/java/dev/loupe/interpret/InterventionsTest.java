@@ -12,8 +12,9 @@ import dev.loupe.OnGpu;
 import dev.loupe.Options;
 import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.model.Interventions;
@@ -55,8 +56,12 @@ class InterventionsTest {
     checkpoint.close();
   }
 
-  private static Request reading(Interventions interventions) {
-    return Request.ids(IDS).tokens(0).logprobs(0).interventions(interventions);
+  private static GenerateRequest reading(Interventions interventions) {
+    return GenerateRequest.ids(IDS).tokens(0).logprobs(0).interventions(interventions);
+  }
+
+  private static ReadRequest compared(Interventions interventions) {
+    return ReadRequest.ids(IDS).interventions(interventions);
   }
 
   private static List<Double> logprobs(Loupe loupe, Interventions interventions) {
@@ -195,14 +200,15 @@ class InterventionsTest {
   @Test
   void whatIsWrittenIsReadTheSame() {
     Interventions changes = Interventions.NONE.scale(4, 0, 0).scale(5, 2, 2);
-    Request writing = Request.text("ROMEO:").tokens(20).sampling(Sampling.greedy()).logprobs(0);
+    GenerateRequest writing =
+        GenerateRequest.text("ROMEO:").tokens(20).sampling(Sampling.greedy()).logprobs(0);
     List<Token> plain = loupe.run(writing).getFirst().tokens();
     List<Token> written = loupe.run(writing.interventions(changes)).getFirst().tokens();
     assertNotEquals(plain, written);
     int[] ids = written.stream().mapToInt(Token::id).toArray();
     List<Token> read =
         loupe
-            .run(Request.ids(ids).tokens(0).logprobs(0).interventions(changes))
+            .run(GenerateRequest.ids(ids).tokens(0).logprobs(0).interventions(changes))
             .getFirst()
             .tokens();
     for (int i = 0; i < ids.length; i++) {
@@ -212,7 +218,7 @@ class InterventionsTest {
 
   @Test
   void mapsAreThoseOfTheChangedModel() {
-    Request request =
+    GenerateRequest request =
         reading(Interventions.NONE.scale(4, 0, 0)).attention(AttentionSelection.all());
     Generation run = loupe.run(request).getFirst();
     ReferenceGpt2 reference = reference(of(4, 0, times(0)));
@@ -226,7 +232,7 @@ class InterventionsTest {
 
   @Test
   void aComparisonByHand() {
-    Comparison comparison = loupe.compare(reading(Interventions.NONE.scale(4, 0, 0)));
+    Comparison comparison = loupe.compare(compared(Interventions.NONE.scale(4, 0, 0)));
     ReferenceGpt2 before = reference();
     ReferenceGpt2 after = reference(of(4, 0, times(0)));
     assertLogprobs(before, comparison.tokens().stream().map(Token::logprob).toList());
@@ -266,13 +272,14 @@ class InterventionsTest {
 
   @Test
   void nothingChangedIsNoDifference() {
-    Comparison same = loupe.compare(reading(Interventions.NONE.scale(2, 0, 1)));
+    Comparison same = loupe.compare(compared(Interventions.NONE.scale(2, 0, 1)));
     assertEquals(IDS.length, same.divergences().size());
     same.divergences().forEach(divergence -> assertEquals(0, divergence, 1e-12));
     same.maps().forEach(layer -> layer.forEach(variation -> assertEquals(0, variation)));
     assertEquals(same.meanBefore(), same.meanAfter());
-    assertEquals(List.of(), loupe.compare(reading(Interventions.NONE.heads(6))).maps());
-    Comparison one = loupe.compare(Request.ids(5).interventions(Interventions.NONE.scale(0, 0, 0)));
+    assertEquals(List.of(), loupe.compare(compared(Interventions.NONE.heads(6))).maps());
+    Comparison one =
+        loupe.compare(ReadRequest.ids(5).interventions(Interventions.NONE.scale(0, 0, 0)));
     assertTrue(Double.isNaN(one.meanBefore()) && one.divergences().size() == 1);
   }
 
@@ -326,12 +333,13 @@ class InterventionsTest {
         Loupe gpu = Loupe.open(tiny, options.backend(Backend.CUDA))) {
       List<String> texts = new ArrayList<>();
       for (Interventions changes : all) {
-        Request request =
-            Request.text("To be or not")
+        GenerateRequest request =
+            GenerateRequest.text("To be or not")
                 .tokens(6)
                 .sampling(Sampling.greedy())
                 .logprobs(0)
                 .interventions(changes);
+        ReadRequest read = ReadRequest.text("To be or not").interventions(changes);
         Generation expected = cpu.run(request).getFirst();
         Generation run = gpu.run(request).getFirst();
         assertEquals(expected.text(), run.text());
@@ -339,8 +347,8 @@ class InterventionsTest {
           assertEquals(expected.tokens().get(i).logprob(), run.tokens().get(i).logprob(), 1e-4);
         }
         texts.add(expected.text());
-        Comparison comparison = gpu.compare(request);
-        Comparison onCpu = cpu.compare(request);
+        Comparison comparison = gpu.compare(read);
+        Comparison onCpu = cpu.compare(read);
         for (int i = 0; i < onCpu.divergences().size(); i++) {
           assertEquals(onCpu.divergences().get(i), comparison.divergences().get(i), 1e-4);
         }

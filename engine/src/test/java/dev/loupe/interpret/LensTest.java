@@ -9,7 +9,9 @@ import dev.loupe.Loupe;
 import dev.loupe.OnGpu;
 import dev.loupe.Options;
 import dev.loupe.TinyModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.model.ReferenceGpt2;
@@ -169,7 +171,7 @@ class LensTest {
   @CsvSource({"romeo, 3", "repeat, 20", "one, 0", "t65, 64"})
   void allOfItAgreesWithFloat64(String prompt, int position) throws Exception {
     int[] ids = Golden.of(prompt).ids();
-    Lens lens = loupe.lens(Request.ids(ids), position, -1, 3);
+    Lens lens = loupe.lens(Prompt.ids(ids), position, -1, 3);
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL)) {
       Textbook textbook = new Textbook(checkpoint, ids, position);
       int target = lens.target();
@@ -216,14 +218,14 @@ class LensTest {
   @Test
   void theLogitIsTheSumOfItsParts() throws Exception {
     for (int target : new int[] {0, 198, 1000, 1023}) {
-      Lens lens = loupe.lens(Request.text("What, I am a lord,"), -1, target, 0);
+      Lens lens = loupe.lens(Prompt.text("What, I am a lord,"), -1, target, 0);
       assertEquals(lens.logit(), sum(lens), 1e-4);
     }
     Path tiny = TinyModel.in(folder).folder();
     for (Precision precision : Precision.values()) {
       Options options = Options.defaults().backend(Backend.CPU).threads(1).precision(precision);
       try (Loupe other = Loupe.open(tiny, options)) {
-        Lens lens = other.lens(Request.text("To be or not"), 2, 5, 0);
+        Lens lens = other.lens(Prompt.text("To be or not"), 2, 5, 0);
         double near = precision == Precision.F32 ? 1e-4 : 5e-3; // the head is rounded as well
         assertEquals(lens.logit(), sum(lens), near, precision.name());
       }
@@ -232,10 +234,10 @@ class LensTest {
 
   @Test
   void theLastLayerIsWhatTheModelSays() {
-    Request request = Request.text("ROMEO: What, I am").tokens(0).logprobs(4);
+    GenerateRequest request = GenerateRequest.text("ROMEO: What, I am").tokens(0).logprobs(4);
     List<Token> tokens = loupe.run(request).getFirst().tokens();
     for (int position = 0; position + 1 < tokens.size(); position++) {
-      Lens lens = loupe.lens(Request.text("ROMEO: What, I am"), position, -1, 4);
+      Lens lens = loupe.lens(Prompt.text("ROMEO: What, I am"), position, -1, 4);
       Token next = tokens.get(position + 1);
       assertEquals(next.id(), lens.target()); // the one that follows
       assertEquals(next.label(), lens.label());
@@ -248,26 +250,26 @@ class LensTest {
 
   @Test
   void atTheEndItIsTheLikeliest() {
-    Lens lens = loupe.lens(Request.text("ROMEO:"), -1, -1, 1);
+    Lens lens = loupe.lens(Prompt.text("ROMEO:"), -1, -1, 1);
     assertEquals(0, lens.layers().getLast().rank());
     assertEquals(lens.target(), lens.layers().getLast().top().getFirst().id());
     assertEquals(lens.position() + 1, lens.tokens().size());
-    Lens other = loupe.lens(Request.text("ROMEO:"), -1, 13, 1);
+    Lens other = loupe.lens(Prompt.text("ROMEO:"), -1, 13, 1);
     assertEquals(13, other.target());
     assertTrue(other.layers().getLast().rank() > 0);
   }
 
   @Test
   void whatIsNotThereIsSaid() {
-    Request request = Request.ids(1, 2, 3);
+    Prompt request = Prompt.ids(1, 2, 3);
     refused("no token 3: the text has tokens 0..2", () -> loupe.lens(request, 3, -1, 1));
     refused(
         "token id 1024 is outside the vocabulary 0..1023", () -> loupe.lens(request, 0, 1024, 1));
     refused("the top -1 tokens: not 0 or more", () -> loupe.lens(request, 0, -1, -1));
     int[] long257 = new int[257];
     refused(
-        "token 256: the model reads 256 tokens", () -> loupe.lens(Request.ids(long257), -1, -1, 1));
-    assertEquals(255, loupe.lens(Request.ids(long257), 255, -1, 1).position());
+        "token 256: the model reads 256 tokens", () -> loupe.lens(Prompt.ids(long257), -1, -1, 1));
+    assertEquals(255, loupe.lens(Prompt.ids(long257), 255, -1, 1).position());
   }
 
   private static void refused(String message, org.junit.jupiter.api.function.Executable call) {
@@ -277,17 +279,13 @@ class LensTest {
   @Test
   void itCanBeEndedWhileItReads() {
     List<Integer> layers = new ArrayList<>();
-    Request.Listener listener =
-        new Request.Listener() {
-          @Override
-          public boolean reading(int layersDone, int count) {
-            layers.add(layersDone);
-            return layersDone < 2;
-          }
+    ReadListener listener =
+        (layersDone, count) -> {
+          layers.add(layersDone);
+          return layersDone < 2;
         };
     assertThrows(
-        CancellationException.class,
-        () -> loupe.lens(Request.text("ROMEO:").listener(listener), -1, -1, 1));
+        CancellationException.class, () -> loupe.lens(Prompt.text("ROMEO:"), -1, -1, 1, listener));
     assertEquals(List.of(1, 2), layers);
   }
 
@@ -295,7 +293,7 @@ class LensTest {
   @Test
   void theGpuSaysTheSame() throws Exception {
     Path tiny = TinyModel.in(folder).folder();
-    Request request = Request.text("To be or not to be");
+    Prompt request = Prompt.text("To be or not to be");
     try (Loupe cpu = Loupe.open(tiny, Options.defaults().backend(Backend.CPU).threads(2))) {
       Lens expected = cpu.lens(request, 3, -1, 3);
       for (Precision precision : List.of(Precision.F32, Precision.F16, Precision.INT8)) {

@@ -11,7 +11,8 @@ import dev.loupe.Loupe;
 import dev.loupe.OnGpu;
 import dev.loupe.Options;
 import dev.loupe.TinyModel;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.model.Golden;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ReferenceGpt2;
@@ -87,7 +88,11 @@ class ReadoutTest {
   }
 
   private static void check(
-      Loupe loupe, Request request, ReferenceGpt2 reference, Checkpoint checkpoint, int... tokens)
+      Loupe loupe,
+      ReadRequest request,
+      ReferenceGpt2 reference,
+      Checkpoint checkpoint,
+      int... tokens)
       throws IOException {
     int layers = loupe.info().config().nLayer();
     try (Readout readout = loupe.readout(request)) {
@@ -122,9 +127,9 @@ class ReadoutTest {
     try (Loupe loupe = Loupe.open(folder, options);
         Checkpoint checkpoint = Checkpoint.open(folder)) {
       ReferenceGpt2 reference = new ReferenceGpt2(checkpoint, IDS);
-      check(loupe, Request.ids(IDS), reference, checkpoint, all);
-      check(loupe, Request.ids(IDS), reference, checkpoint, some);
-      check(loupe, Request.ids(5), new ReferenceGpt2(checkpoint, new int[] {5}), checkpoint, 0);
+      check(loupe, ReadRequest.ids(IDS), reference, checkpoint, all);
+      check(loupe, ReadRequest.ids(IDS), reference, checkpoint, some);
+      check(loupe, ReadRequest.ids(5), new ReferenceGpt2(checkpoint, new int[] {5}), checkpoint, 0);
       ReferenceGpt2 ablated =
           new ReferenceGpt2(
               checkpoint,
@@ -135,11 +140,11 @@ class ReadoutTest {
                   Arrays.stream(heads).forEach(row -> Arrays.fill(row, 24, 48, 0));
                 }
               });
-      Request changed = Request.ids(IDS).interventions(Interventions.NONE.scale(1, 1, 0));
+      ReadRequest changed = ReadRequest.ids(IDS).interventions(Interventions.NONE.scale(1, 1, 0));
       check(loupe, changed, ablated, checkpoint, some);
       ReferenceGpt2 full =
           new ReferenceGpt2(checkpoint, checkpoint.config(), IDS, (layer, heads) -> {}, false);
-      check(loupe, Request.ids(IDS).mask(Mask.FULL), full, checkpoint, some);
+      check(loupe, ReadRequest.ids(IDS).mask(Mask.FULL), full, checkpoint, some);
     }
   }
 
@@ -162,7 +167,7 @@ class ReadoutTest {
     Options options = Options.defaults().backend(Backend.CUDA).precision(precision);
     try (Loupe loupe = Loupe.open(folder, options);
         Checkpoint checkpoint = Checkpoint.open(folder);
-        Readout readout = loupe.readout(Request.ids(IDS))) {
+        Readout readout = loupe.readout(ReadRequest.ids(IDS))) {
       ReferenceGpt2 reference = new ReferenceGpt2(checkpoint, IDS);
       Taken last = new Taken();
       readout.residual(new int[] {37}, last);
@@ -179,7 +184,7 @@ class ReadoutTest {
     Golden golden = Golden.of(name);
     int[] rows = golden.ints("rows");
     try (Loupe loupe = Loupe.open(Golden.DEMO_MODEL, Options.defaults().backend(Backend.CPU));
-        Readout readout = loupe.readout(Request.ids(golden.ids()))) {
+        Readout readout = loupe.readout(ReadRequest.ids(golden.ids()))) {
       Taken logits = new Taken();
       readout.logits(rows, logits);
       assertClose(name + " logits", golden.floats("logits"), logits.flat(), 2e-4);
@@ -195,8 +200,9 @@ class ReadoutTest {
   void whatIsNotThereAndWhoeverHasEnough() throws Exception {
     TinyModel model = TinyModel.ofIds(folder);
     try (Loupe loupe = Loupe.open(folder, Options.defaults().backend(Backend.CPU))) {
-      assertThrows(IllegalArgumentException.class, () -> loupe.readout(Request.ids(new int[41])));
-      try (Readout readout = loupe.readout(Request.ids(IDS))) {
+      assertThrows(
+          IllegalArgumentException.class, () -> loupe.readout(ReadRequest.ids(new int[41])));
+      try (Readout readout = loupe.readout(ReadRequest.ids(IDS))) {
         for (int[] wrong : new int[][] {{-1}, {38}, {3, 3}, {4, 3}}) {
           assertThrows(IllegalArgumentException.class, () -> readout.residual(wrong, new Taken()));
           assertThrows(IllegalArgumentException.class, () -> readout.logits(wrong, new Taken()));
@@ -212,14 +218,14 @@ class ReadoutTest {
           assertEquals(full, assertThrows(IOException.class, () -> readout.logits(IDS_0, broken)));
         }
       }
-      Request.Listener enough =
-          new Request.Listener() {
+      ReadListener enough =
+          new ReadListener() {
             @Override
             public boolean reading(int layersDone, int layers) {
               return layersDone < 2;
             }
           };
-      try (Readout readout = loupe.readout(Request.ids(IDS).listener(enough))) {
+      try (Readout readout = loupe.readout(ReadRequest.ids(IDS).listener(enough))) {
         Taken taken = new Taken();
         assertThrows(CancellationException.class, () -> readout.residual(IDS_0, taken));
         assertEquals(2, taken.rows.size());
@@ -227,7 +233,7 @@ class ReadoutTest {
     }
     model.poke("wte.weight", 300 * 48 + 5, Float.NaN);
     try (Loupe loupe = Loupe.open(folder, Options.defaults().backend(Backend.CPU));
-        Readout readout = loupe.readout(Request.ids(IDS))) {
+        Readout readout = loupe.readout(ReadRequest.ids(IDS))) {
       Throwable nan =
           assertThrows(
               NotFiniteException.class, () -> readout.residual(readout.all(), new Taken()));

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
-import dev.loupe.ops.AttentionTap;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -68,7 +68,7 @@ class HeldOutTest {
       for (int w = 0; w < windows; w++) {
         int[] window = Arrays.copyOfRange(ids, w * length, (w + 1) * length);
         kv.truncate(0, 0);
-        model.forward(Batch.sequence(0, 0, window), kv, a, Mask.CAUSAL, AttentionTap.NONE);
+        model.forward(Batch.sequence(0, 0, window), kv, a, Mask.CAUSAL, AttentionHook.NONE);
         model.logits(a, 0, logits);
         for (int i = 1; i < length; i++) {
           ops.read(logits, i - 1, row, row.length);

@@ -60,8 +60,8 @@ final class HostWorkBenchmark {
       all.set(0, config.vocabSize());
       StepPlan plan =
           new StepPlan(
-              (batch, tap) -> {
-                model.forward(batch, kv, a, Mask.CAUSAL, tap);
+              (batch, hook) -> {
+                model.forward(batch, kv, a, Mask.CAUSAL, hook);
                 model.logits(a, 0, logits);
               },
               kv,

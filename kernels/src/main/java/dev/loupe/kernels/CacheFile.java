@@ -1,6 +1,10 @@
 package dev.loupe.kernels;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import java.io.IOException;
+import java.io.InputStream;
+import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.file.Files;
@@ -8,6 +12,7 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -20,6 +25,7 @@ import org.jspecify.annotations.Nullable;
  */
 public final class CacheFile {
   private static final String SUM = "sum\t";
+  private static final int MOST_BYTES = 1 << 20; // what is known of a card takes some kilobytes
 
   private final Path path;
 
@@ -77,7 +83,16 @@ public final class CacheFile {
    */
   Optional<List<String>> read() throws DamagedException {
     try {
-      List<String> all = Files.readAllLines(path);
+      requireFile(path);
+      byte[] bytes;
+      try (InputStream in = Files.newInputStream(path)) {
+        bytes = in.readNBytes(MOST_BYTES + 1);
+      }
+      if (bytes.length > MOST_BYTES) {
+        throw new DamagedException("%s has more bytes than were written".formatted(path));
+      }
+      List<String> all =
+          UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString().lines().toList();
       List<String> lines = all.subList(0, Math.max(0, all.size() - 1));
       if (all.isEmpty() || !all.getLast().equals(SUM + Card.hash(lines))) {
         throw new DamagedException("%s is damaged or was changed".formatted(path));
@@ -86,7 +101,14 @@ public final class CacheFile {
     } catch (NoSuchFileException e) {
       return Optional.empty();
     } catch (IOException e) {
-      throw new DamagedException("%s can't be read: %s".formatted(path, e));
+      throw new DamagedException("%s can't be read: %s".formatted(path, e.getMessage()));
+    }
+  }
+
+  /** To open a pipe would wait for its other end, and a device may never end. */
+  private static void requireFile(Path path) throws IOException {
+    if (!Files.readAttributes(path, BasicFileAttributes.class).isRegularFile()) {
+      throw new IOException("it is no regular file");
     }
   }
 
@@ -118,11 +140,12 @@ public final class CacheFile {
 
   /** Keeps other processes from what is done with this file, until it is closed. */
   FileLock lock() throws IOException {
+    Path lock = path.resolveSibling(path.getFileName() + ".lock");
+    if (Files.exists(lock)) {
+      requireFile(lock);
+    }
     FileChannel channel =
-        FileChannel.open(
-            path.resolveSibling(path.getFileName() + ".lock"),
-            StandardOpenOption.CREATE,
-            StandardOpenOption.WRITE);
+        FileChannel.open(lock, StandardOpenOption.CREATE, StandardOpenOption.WRITE);
     try {
       return channel.lock();
     } catch (IOException | RuntimeException e) {

@@ -3,8 +3,8 @@ package dev.loupe.cli;
 import dev.loupe.Loupe;
 import dev.loupe.export.AttentionTable;
 import dev.loupe.export.RunJson;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.util.List;
@@ -74,9 +74,8 @@ final class AttentionCommand implements Callable<Integer> {
     attention.check(table || output.json);
     readouts.check(attention.everyFile());
     boolean maps = table || output.json || !attention.files.isEmpty();
-    Request request =
-        input
-            .request(terminal)
+    GenerateRequest request =
+        GenerateRequest.of(input.prompt(terminal))
             .tokens(0)
             .interventions(changes.interventions())
             .logprobs(output.logprobs);

@@ -2,7 +2,8 @@ package dev.loupe.cli;
 
 import dev.loupe.Loupe;
 import dev.loupe.export.ComparisonReport;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadRequest;
 import dev.loupe.interpret.Comparison;
 import dev.loupe.ops.Mask;
 import java.io.IOException;
@@ -73,13 +74,14 @@ final class CompareCommand implements Callable<Integer> {
           "nothing is changed: give --ablate, --scale, --n-head or --mask none (--ablate 4.0, for"
               + " example)");
     }
-    Request request =
-        input
-            .request(terminal)
+    Prompt prompt = input.prompt(terminal);
+    ReadRequest request =
+        ReadRequest.of(prompt)
             .interventions(changes.interventions())
             .mask(mask == Masking.NONE ? Mask.FULL : Mask.CAUSAL);
     Comparison comparison;
-    try (Loupe loupe = model.open(terminal, report.quiet.set, report.json, request.needsText())) {
+    try (Loupe loupe =
+        model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
       comparison = loupe.compare(request);
     }
     int columns = terminal.outColumns();

@@ -6,8 +6,8 @@ import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.FirstContact;
@@ -125,8 +125,8 @@ final class DoctorCommand implements Callable<Integer> {
 
   /** Runs the bundled model on the GPU in each precision and compares with the CPU. */
   private boolean gpuAgrees(Path demo) {
-    Request request =
-        Request.text("But soft, what light through yonder window breaks?")
+    GenerateRequest request =
+        GenerateRequest.text("But soft, what light through yonder window breaks?")
             .tokens(8)
             .sampling(Sampling.greedy())
             .logprobs(0)
@@ -209,7 +209,9 @@ final class DoctorCommand implements Callable<Integer> {
     }
     try (Loupe loupe = Loupe.open(demo.get(), Options.defaults())) {
       Generation run =
-          loupe.run(Request.text("ROMEO:").tokens(5).sampling(Sampling.greedy())).getFirst();
+          loupe
+              .run(GenerateRequest.text("ROMEO:").tokens(5).sampling(Sampling.greedy()))
+              .getFirst();
       boolean right = run.text().equals("\nWhat,");
       line("backend", loupe.info().device());
       line(

@@ -3,8 +3,8 @@ package dev.loupe.cli;
 import dev.loupe.Loupe;
 import dev.loupe.export.RunJson;
 import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Count;
 import java.io.IOException;
@@ -98,9 +98,8 @@ final class GenerateCommand implements Callable<Integer> {
           "--logits and --hidden are of one pass over the text: leave out --overflow slide");
     }
     Sampling chosen = sampling.sampling();
-    Request request =
-        input
-            .request(terminal)
+    GenerateRequest request =
+        GenerateRequest.of(input.prompt(terminal))
             .sampling(chosen)
             .interventions(changes.interventions())
             .samples(samples)

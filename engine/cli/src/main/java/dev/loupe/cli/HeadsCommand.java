@@ -3,7 +3,7 @@ package dev.loupe.cli;
 import dev.loupe.Loupe;
 import dev.loupe.export.HeadSurveyExport;
 import dev.loupe.export.HeadTable;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.Prompt;
 import dev.loupe.interpret.HeadSurvey;
 import java.io.IOException;
 import java.util.concurrent.Callable;
@@ -58,11 +58,11 @@ final class HeadsCommand implements Callable<Integer> {
     if (json && csv) {
       throw new IllegalArgumentException("give one of --json and --csv, not both");
     }
-    Request request = input.request(terminal);
+    Prompt prompt = input.prompt(terminal);
     HeadSurvey survey;
-    try (Loupe loupe = model.open(terminal, quiet.set, json, request.needsText());
+    try (Loupe loupe = model.open(terminal, quiet.set, json, prompt.needsTokenizer());
         Interrupt interrupt = new Interrupt(terminal)) {
-      survey = survey(loupe, request, terminal, interrupt);
+      survey = survey(loupe, prompt, terminal, interrupt);
     }
     int columns = terminal.outColumns();
     terminal.print(
@@ -81,22 +81,19 @@ final class HeadsCommand implements Callable<Integer> {
   }
 
   /** A Ctrl-C while the text is read ends it with what was read. */
-  private HeadSurvey survey(Loupe loupe, Request request, Terminal terminal, Interrupt interrupt) {
+  private HeadSurvey survey(Loupe loupe, Prompt prompt, Terminal terminal, Interrupt interrupt) {
     ProgressBar bar = new ProgressBar(terminal, !quiet.set, "reading");
     int before = HeadSurvey.SEQUENCES * loupe.info().config().nLayer();
     try {
       return loupe.heads(
-          request.listener(
-              new Request.Listener() {
-                @Override
-                public boolean reading(int done, int all) {
-                  bar.update(done, all);
-                  if (done >= before) {
-                    interrupt.onlyAsk(); // from here on there is something to keep
-                  }
-                  return !interrupt.asked();
-                }
-              }));
+          prompt,
+          (done, all) -> {
+            bar.update(done, all);
+            if (done >= before) {
+              interrupt.onlyAsk(); // from here on there is something to keep
+            }
+            return !interrupt.asked();
+          });
     } finally {
       bar.clear();
     }

@@ -2,7 +2,7 @@ package dev.loupe.cli;
 
 import dev.loupe.Loupe;
 import dev.loupe.export.LensReport;
-import dev.loupe.generate.Request;
+import dev.loupe.generate.Prompt;
 import dev.loupe.interpret.Lens;
 import java.io.IOException;
 import java.util.concurrent.Callable;
@@ -62,21 +62,21 @@ final class LensCommand implements Callable<Integer> {
     Terminal terminal = main.terminal();
     requireNotNegative("--at", at);
     requireNotNegative("--target", target);
-    Request request = input.request(terminal);
+    Prompt prompt = input.prompt(terminal);
     ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "reading");
     Lens lens;
-    try (Loupe loupe = model.open(terminal, report.quiet.set, report.json, request.needsText())) {
-      Request.Listener progress =
-          new Request.Listener() {
-            @Override
-            public boolean reading(int layersDone, int layers) {
-              bar.update(layersDone, layers);
-              return true;
-            }
-          };
+    try (Loupe loupe =
+        model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
       lens =
           loupe.lens(
-              request.listener(progress), at == null ? -1 : at, target == null ? -1 : target, top);
+              prompt,
+              at == null ? -1 : at,
+              target == null ? -1 : target,
+              top,
+              (layersDone, layers) -> {
+                bar.update(layersDone, layers);
+                return true;
+              });
     } finally {
       bar.clear();
     }

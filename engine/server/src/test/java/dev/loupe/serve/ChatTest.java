@@ -10,8 +10,8 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import dev.loupe.chat.ChatTemplate;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.generate.Token;
 import dev.loupe.sampling.Sampling;
 import java.time.Duration;
@@ -92,7 +92,7 @@ class ChatTest {
     return served
         .loupe()
         .run(
-            Request.ids(ids.build().toArray())
+            GenerateRequest.ids(ids.build().toArray())
                 .tokens(tokens)
                 .logprobs(2)
                 .sampling(Sampling.greedy()))

@@ -23,8 +23,8 @@ import dev.loupe.corpus.Preparation;
 import dev.loupe.corpus.Preparation.Format;
 import dev.loupe.corpus.Preparation.LongTexts;
 import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.generate.Token;
 import dev.loupe.ops.Precision;
 import dev.loupe.spark.Corpora.Heard;
@@ -193,8 +193,8 @@ class CorpusTest {
               .toArray();
       assertArrayEquals(whole, cut, "windows of one document");
       for (Map.Entry<String, int[]> text : texts.entrySet()) {
-        Request request =
-            Request.ids(text.getValue())
+        GenerateRequest request =
+            GenerateRequest.ids(text.getValue())
                 .tokens(0)
                 .logprobs(0)
                 .attention(AttentionSelection.all().headStatisticsOnly());

@@ -505,9 +505,28 @@ public final class CudaOps implements Ops {
   }
 
   /** Whether there are kernels for it; a model with another one runs on the CPU. */
-  public static boolean computes(Activation f) {
+  private static boolean computes(Activation f) {
     return Arrays.stream(dev.loupe.kernels.Activation.values())
         .anyMatch(kernel -> kernel.name().equals(f.name()));
+  }
+
+  /** Why no GPU can run a model of this shape; empty if one can. */
+  public static Optional<String> whyNotOf(Gpt2Config config) {
+    if (config.headDim() % 8 != 0 || config.headDim() > 128) {
+      return Optional.of(
+          "heads %d wide: the GPU takes multiples of 8 up to 128".formatted(config.headDim()));
+    }
+    if (!computes(config.activation())) {
+      return Optional.of(
+          "activation_function %s: no GPU kernel computes it"
+              .formatted(config.activation().configName()));
+    }
+    return Optional.empty();
+  }
+
+  @Override
+  public Optional<String> whyNot(Gpt2Config config) {
+    return whyNotOf(config);
   }
 
   private static dev.loupe.kernels.Activation kernel(Activation f) {

@@ -9,10 +9,10 @@ import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.SamplingOptions;
 import dev.loupe.kernels.Segment;
 import dev.loupe.kernels.StepKernels;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
-import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.StepPlan;
@@ -180,12 +180,12 @@ final class CudaSteps implements Steps {
   }
 
   private void step(StepRoom.Slot slot) {
-    plan.pass().run(batch, plan.attention().map(a -> tap(a, slot)).orElse(AttentionTap.NONE));
+    plan.pass().run(batch, plan.attention().map(a -> hook(a, slot)).orElse(AttentionHook.NONE));
     pass.hold(); // choosing moves the positions on, by which maps are rebuilt
     choose(slot);
   }
 
-  private AttentionTap tap(AttentionPlan wanted, StepRoom.Slot slot) {
+  private AttentionHook hook(AttentionPlan wanted, StepRoom.Slot slot) {
     DeviceBuffer maps = Objects.requireNonNull(slot.maps);
     return (Ops o, AttentionInput in, Tensor lse) -> {
       int layer = wanted.layers().indexOf(in.layer());

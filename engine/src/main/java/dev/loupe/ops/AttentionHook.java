@@ -2,9 +2,9 @@ package dev.loupe.ops;
 
 /** Sees the attention of each layer as it happens. It can read everything and change nothing. */
 @FunctionalInterface
-public interface AttentionTap {
+public interface AttentionHook {
   /** Looks at nothing, at no cost. */
-  AttentionTap NONE = (ops, in, lse) -> {};
+  AttentionHook NONE = (ops, in, lse) -> {};
 
   /**
    * Called after the attention of one layer.

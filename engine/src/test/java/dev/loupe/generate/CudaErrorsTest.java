@@ -1,4 +1,4 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static dev.loupe.generate.CudaSizesTest.assertRowsAreWhole;
 import static dev.loupe.generate.CudaSizesTest.ids;
@@ -11,11 +11,14 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Backend;
+import dev.loupe.BackendException;
+import dev.loupe.EmulatedGpu;
+import dev.loupe.Loupe;
+import dev.loupe.OnGpu;
+import dev.loupe.Options;
+import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.generate.BrokenRunException;
-import dev.loupe.generate.CudaSizesTest;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.ops.Precision;
@@ -106,14 +109,14 @@ class CudaErrorsTest {
       EmulatedGpu.failAllocation(failures);
       try (Loupe loupe = open(Precision.INT8)) {
         int weights = EmulatedGpu.liveAllocations();
-        Request request = Request.ids(5, 6).tokens(2).samples(2);
+        GenerateRequest request = GenerateRequest.ids(5, 6).tokens(2).samples(2);
         try {
           loupe.run(request.attention(AttentionSelection.all().withScores()));
         } catch (GpuMemoryException e) {
           assertTrue(String.valueOf(e.getMessage()).contains("out of"), e.getMessage());
           int left = EmulatedGpu.liveAllocations() - weights;
           assertTrue(left <= 1, left + " left, not just the widened matrix");
-          loupe.run(Request.ids(5, 6).tokens(0)); // the next one fits
+          loupe.run(GenerateRequest.ids(5, 6).tokens(0)); // the next one fits
         }
       } catch (GpuMemoryException e) {
         assertTrue(String.valueOf(e.getMessage()).contains("out of"), e.getMessage());
@@ -139,7 +142,7 @@ class CudaErrorsTest {
     assertTrue(message.contains("  margin that stays free for the driver"), message);
     EmulatedGpu.reset();
     try (Loupe loupe = open(precision)) {
-      Request fails = request().listener(failing());
+      GenerateRequest fails = request().listener(failing());
       assertThrows(IllegalStateException.class, () -> loupe.run(fails)); // widens a matrix
       long staging = 16L << 20; // four pieces on their way, while it was loaded
       assertPlanned(
@@ -159,7 +162,7 @@ class CudaErrorsTest {
               AttentionSelection.all().withScores(),
               AttentionSelection.all().heads(1).dtype(DType.F16).withStatistics(5),
               AttentionSelection.all().statisticsOnly(1))) {
-        Request request =
+        GenerateRequest request =
             mapped()
                 .attention(selection)
                 .samples(2)
@@ -174,16 +177,17 @@ class CudaErrorsTest {
   void theScoresOfPlainAttentionArePlanned() throws Exception {
     Options plain = Options.defaults().backend(Backend.CUDA).kernels(Map.of("attention", "v1"));
     try (Loupe loupe = Loupe.open(model, plain)) {
-      Request request = Request.text("ROMEO: what ".repeat(8)).tokens(6);
+      GenerateRequest request = GenerateRequest.text("ROMEO: what ".repeat(8)).tokens(6);
       loupe.run(request);
       assertItTakesWhatItNeeds(loupe, request);
     }
   }
 
-  private static void assertItTakesWhatItNeeds(Loupe loupe, Request request) throws Exception {
+  private static void assertItTakesWhatItNeeds(Loupe loupe, GenerateRequest request)
+      throws Exception {
     long[] used = {0};
-    Request.Listener looks =
-        new Request.Listener() {
+    GenerateRequest.Listener looks =
+        new GenerateRequest.Listener() {
           @Override
           public boolean text(int sample, String piece) {
             used[0] = EmulatedGpu.usedMemory();
@@ -204,8 +208,8 @@ class CudaErrorsTest {
   }
 
   /** Ends a run once its first layer was read, so that it leaves nothing to the next. */
-  private static Request.Listener failing() {
-    return new Request.Listener() {
+  private static GenerateRequest.Listener failing() {
+    return new GenerateRequest.Listener() {
       @Override
       public boolean reading(int layersDone, int layers) {
         throw new IllegalStateException("enough");
@@ -213,7 +217,7 @@ class CudaErrorsTest {
     };
   }
 
-  private static void begin(Loupe loupe, Request request) {
+  private static void begin(Loupe loupe, GenerateRequest request) {
     try {
       loupe.run(request.listener(failing()));
     } catch (IllegalStateException e) {
@@ -268,8 +272,8 @@ class CudaErrorsTest {
     }
     for (int error : new int[] {FAULT, ECC, NO_DEVICE}) {
       List<String> heard = new ArrayList<>();
-      Request.Listener listener =
-          new Request.Listener() {
+      GenerateRequest.Listener listener =
+          new GenerateRequest.Listener() {
             @Override
             public boolean text(int sample, String piece) {
               heard.add(piece);
@@ -280,7 +284,7 @@ class CudaErrorsTest {
             }
           };
       try (Loupe loupe = open(Precision.F32)) {
-        Request request = mapped().tokens(30).listener(listener);
+        GenerateRequest request = mapped().tokens(30).listener(listener);
         BrokenRunException e = assertThrows(BrokenRunException.class, () -> loupe.run(request));
         Generation run = e.runs().getFirst();
         assertEquals(Generation.Finish.ERROR, run.finish());

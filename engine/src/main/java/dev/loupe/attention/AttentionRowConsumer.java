@@ -2,7 +2,7 @@ package dev.loupe.attention;
 
 /** Receives attention row by row as the model reads and writes. */
 @FunctionalInterface
-public interface AttentionSink {
+public interface AttentionRowConsumer {
   /**
    * One query's row in one head.
    *

@@ -1,5 +1,6 @@
 package dev.loupe.generate;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -10,8 +11,10 @@ import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.AttentionStatistics;
 import dev.loupe.generate.Generation.Finish;
 import dev.loupe.model.Golden;
+import dev.loupe.model.Interventions;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampling;
 import java.nio.file.Path;
@@ -34,7 +37,7 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** Runs that share passes: each is what it would be alone, and none depends on the others. */
 @Timeout(200)
-class BatcherTest {
+class SchedulerTest {
   private static final String LONG = "To be or not to be, that is the question.\n".repeat(12);
 
   private static Loupe loupe;
@@ -63,15 +66,51 @@ class BatcherTest {
       assertEquals(expected.get(s).promptLength(), runs.get(s).promptLength(), which);
       assertEquals(
           expected.get(s).timing().decodeTokens(), runs.get(s).timing().decodeTokens(), which);
+      assertEquals(expected.get(s).cropped(), runs.get(s).cropped(), which);
+      assertSameAttention(expected.get(s), runs.get(s), which);
     }
   }
 
-  private static Request seeded(String text, int tokens, int seed) {
-    return Request.text(text).tokens(tokens).sampling(Sampling.seeded(seed));
+  /** Bit by bit. */
+  private static void assertSameAttention(Generation expected, Generation run, String which) {
+    assertEquals(expected.maps().isPresent(), run.maps().isPresent(), which);
+    assertEquals(expected.scores().isPresent(), run.scores().isPresent(), which);
+    assertEquals(expected.statistics().isPresent(), run.statistics().isPresent(), which);
+    expected.maps().ifPresent(maps -> AttentionRows.close(maps, run.maps().orElseThrow(), 0));
+    expected.scores().ifPresent(maps -> AttentionRows.close(maps, run.scores().orElseThrow(), 0));
+    expected
+        .headStatistics()
+        .ifPresent(heads -> AttentionRows.close(heads, run.headStatistics().orElseThrow(), 0));
+    for (int query = 0; query < expected.tokens().size(); query++) {
+      int at = query;
+      expected
+          .rollout()
+          .ifPresent(
+              rollout ->
+                  assertArrayEquals(rollout.row(at), run.rollout().orElseThrow().row(at), which));
+      expected
+          .statistics()
+          .ifPresent(
+              all -> {
+                AttentionStatistics other = run.statistics().orElseThrow();
+                for (int layer : all.layers()) {
+                  for (int head : all.heads()) {
+                    assertEquals(
+                        all.entropy(layer, head, at), other.entropy(layer, head, at), which);
+                    assertArrayEquals(
+                        all.topKeys(layer, head, at), other.topKeys(layer, head, at), which);
+                  }
+                }
+              });
+    }
   }
 
-  private static List<Request> mixed() {
-    List<Request> requests = new ArrayList<>();
+  private static GenerateRequest seeded(String text, int tokens, int seed) {
+    return GenerateRequest.text(text).tokens(tokens).sampling(Sampling.seeded(seed));
+  }
+
+  private static List<GenerateRequest> mixed() {
+    List<GenerateRequest> requests = new ArrayList<>();
     for (int i = 0; i < 6; i++) {
       requests.add(seeded("ROMEO:", 10 + 7 * i, i));
       requests.add(seeded(LONG.substring(0, 60 * (i + 1)), 30, i).logprobs(i));
@@ -81,24 +120,41 @@ class BatcherTest {
     requests.add(seeded(LONG.substring(0, 300), 0, 1).samples(3));
     requests.add(seeded("a", 255, 3).samples(7).logprobs(1));
     requests.add(
-        Request.text("KING").sampling(Sampling.greedy().withRepetitionPenalty(1.2)).samples(2));
+        GenerateRequest.text("KING")
+            .sampling(Sampling.greedy().withRepetitionPenalty(1.2))
+            .samples(2));
     requests.add(
-        Request.text(LONG).tokens(40).sampling(Sampling.greedy().withPenalties(1, 0.5)).samples(2));
-    requests.add(seeded("KING", 5, 1).attention(AttentionSelection.all())); // alone, beside them
+        GenerateRequest.text(LONG)
+            .tokens(40)
+            .sampling(Sampling.greedy().withPenalties(1, 0.5))
+            .samples(2));
+    requests.add(seeded("KING", 5, 1).attention(AttentionSelection.all()));
+    AttentionSelection much = AttentionSelection.all().withScores().withStatistics(3);
+    requests.add(
+        seeded(LONG.substring(0, 300), 30, 4)
+            .samples(3)
+            .logprobs(1)
+            .attention(much.withHeadStatistics().withValueNorms().withRollout()));
+    requests.add(seeded(LONG.substring(0, 250), 0, 1).samples(2).attention(much));
+    requests.add(
+        seeded("ROMEO:", 300, 2).samples(2).slide(true).attention(much.withHeadStatistics()));
     requests.add(seeded(LONG.substring(0, 500), 200, 1).slide(true));
+    requests.add(seeded("KING", 290, 6).slide(true).samples(3).logprobs(0));
+    requests.add(
+        seeded("JULIET:", 9, 1).interventions(Interventions.NONE.scale(1, 2, 0))); // beside them
     return requests;
   }
 
   @Test
   void eachRunIsWhatItIsAlone() throws Exception {
-    List<Request> requests = mixed();
+    List<GenerateRequest> requests = mixed();
     List<List<Generation>> expected = requests.stream().map(loupe::run).toList();
     for (int slots : List.of(1, 3, 8)) {
-      try (Batcher batcher = loupe.batcher(slots)) {
-        assertEquals(slots, batcher.slots());
+      try (Scheduler scheduler = loupe.scheduler(slots)) {
+        assertEquals(slots, scheduler.slots());
         List<Future<List<Generation>>> runs = new ArrayList<>();
-        for (Request request : requests) { // many more than slots
-          runs.add(threads.submit(() -> batcher.run(request)));
+        for (GenerateRequest request : requests) { // many more than slots
+          runs.add(threads.submit(() -> scheduler.run(request)));
         }
         for (int i = 0; i < runs.size(); i++) {
           assertSame(expected.get(i), runs.get(i).get(), "request %d of %d".formatted(i, slots));
@@ -109,14 +165,14 @@ class BatcherTest {
 
   @Test
   void aListenerThatIsSlowKeepsNobodyWaiting() throws Exception {
-    try (Batcher batcher = loupe.batcher(4)) {
+    try (Scheduler scheduler = loupe.scheduler(4)) {
       AtomicInteger pieces = new AtomicInteger();
       CountDownLatch begun = new CountDownLatch(1);
       CountDownLatch done = new CountDownLatch(1);
-      Request slow =
+      GenerateRequest slow =
           seeded("ROMEO:", 40, 1)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       pieces.incrementAndGet();
@@ -124,9 +180,9 @@ class BatcherTest {
                       return waitsFor(done);
                     }
                   });
-      Future<List<Generation>> slowly = threads.submit(() -> batcher.run(slow));
+      Future<List<Generation>> slowly = threads.submit(() -> scheduler.run(slow));
       begun.await();
-      assertSame(loupe.run(seeded("a", 240, 2)), batcher.run(seeded("a", 240, 2)), "fast");
+      assertSame(loupe.run(seeded("a", 240, 2)), scheduler.run(seeded("a", 240, 2)), "fast");
       assertEquals(1, pieces.get(), "the listener is still at its first piece");
       done.countDown();
       assertSame(loupe.run(seeded("ROMEO:", 40, 1)), slowly.get(), "slow");
@@ -136,23 +192,23 @@ class BatcherTest {
   /** Samples that hold all slots lose one to a run that has none, and go on afterwards. */
   @Test
   void aRunThatComesLaterGetsASlot() throws Exception {
-    try (Batcher batcher = loupe.batcher(2)) {
+    try (Scheduler scheduler = loupe.scheduler(2)) {
       CountDownLatch begun = new CountDownLatch(2);
       CountDownLatch done = new CountDownLatch(1);
-      Request holds =
+      GenerateRequest holds =
           seeded("ROMEO:", 40, 1)
               .samples(2)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       begun.countDown();
                       return begun.getCount() > 0 || waitsFor(done);
                     }
                   });
-      Future<List<Generation>> held = threads.submit(() -> batcher.run(holds));
+      Future<List<Generation>> held = threads.submit(() -> scheduler.run(holds));
       begun.await();
-      Future<List<Generation>> later = threads.submit(() -> batcher.run(seeded("a", 20, 2)));
+      Future<List<Generation>> later = threads.submit(() -> scheduler.run(seeded("a", 20, 2)));
       assertSame(loupe.run(seeded("a", 20, 2)), later.get(100, TimeUnit.SECONDS), "later");
       done.countDown();
       assertSame(loupe.run(seeded("ROMEO:", 40, 1).samples(2)), held.get(), "held");
@@ -179,14 +235,14 @@ class BatcherTest {
 
   @Test
   void aLongPromptIsReadInPiecesBetweenWhichOthersWrite() throws Exception {
-    try (Batcher batcher = loupe.batcher(2)) {
+    try (Scheduler scheduler = loupe.scheduler(2)) {
       AtomicInteger written = new AtomicInteger();
       Semaphore mayWrite = new Semaphore(3);
       CountDownLatch begun = new CountDownLatch(1);
-      Request writes =
+      GenerateRequest writes =
           seeded("ROMEO:", 240, 1)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       written.incrementAndGet();
@@ -195,16 +251,16 @@ class BatcherTest {
                       return true;
                     }
                   });
-      Future<List<Generation>> writing = threads.submit(() -> batcher.run(writes));
+      Future<List<Generation>> writing = threads.submit(() -> scheduler.run(writes));
       begun.await();
       List<Integer> seen = new ArrayList<>();
       List<Integer> layers = new ArrayList<>();
       int length = loupe.tokenizer().encode(LONG.substring(0, 480), false).length;
-      assertTrue(length > 2 * Batcher.PROMPT_ROWS, length + " tokens");
-      Request reads =
+      assertTrue(length > 2 * Scheduler.PROMPT_ROWS, length + " tokens");
+      GenerateRequest reads =
           seeded(LONG.substring(0, 480), 5, 2)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean reading(int done, int all) {
                       layers.add(done);
@@ -217,9 +273,9 @@ class BatcherTest {
                       return true;
                     }
                   });
-      assertSame(loupe.run(seeded(LONG.substring(0, 480), 5, 2)), batcher.run(reads), "reads");
+      assertSame(loupe.run(seeded(LONG.substring(0, 480), 5, 2)), scheduler.run(reads), "reads");
       mayWrite.release(240);
-      assertEquals(Math.ceilDiv(length, Batcher.PROMPT_ROWS) - 1, seen.size(), "pieces");
+      assertEquals(Math.ceilDiv(length, Scheduler.PROMPT_ROWS), seen.size(), "pieces");
       assertTrue(seen.stream().allMatch(tokens -> tokens > 0), "written meanwhile: " + seen);
       assertTrue(layers.getLast() > layers.getFirst(), "it gets on: " + layers);
       assertSame(loupe.run(seeded("ROMEO:", 240, 1)), writing.get(), "writes");
@@ -228,14 +284,14 @@ class BatcherTest {
 
   @Test
   void whoIsInterruptedOrEndsLeavesItsSlotsToOthers() throws Exception {
-    try (Batcher batcher = loupe.batcher(2)) {
+    try (Scheduler scheduler = loupe.scheduler(2)) {
       CountDownLatch begun = new CountDownLatch(1);
       List<Thread> thread = new ArrayList<>();
-      Request many =
+      GenerateRequest many =
           seeded("ROMEO:", 240, 1)
               .samples(500)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       if (begun.getCount() > 0) {
@@ -245,54 +301,56 @@ class BatcherTest {
                       return true;
                     }
                   });
-      Future<List<Generation>> runs = threads.submit(() -> batcher.run(many));
+      Future<List<Generation>> runs = threads.submit(() -> scheduler.run(many));
       begun.await();
-      assertSame(loupe.run(seeded("a", 20, 2)), batcher.run(seeded("a", 20, 2)), "beside it");
+      assertSame(loupe.run(seeded("a", 20, 2)), scheduler.run(seeded("a", 20, 2)), "beside it");
       thread.getFirst().interrupt();
       List<Generation> ended = runs.get();
       assertEquals(Finish.INTERRUPTED, ended.getLast().finish());
       assertTrue(ended.getFirst().tokens().size() > ended.getFirst().promptLength());
 
-      Request unread = seeded("ROMEO:", 5, 1);
+      GenerateRequest unread = seeded("ROMEO:", 5, 1);
       Thread.currentThread().interrupt();
-      assertEquals(Finish.INTERRUPTED, batcher.run(unread).getFirst().finish());
-      Request refused =
+      assertEquals(Finish.INTERRUPTED, scheduler.run(unread).getFirst().finish());
+      GenerateRequest refused =
           seeded(LONG.substring(0, 480), 5, 1)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean reading(int done, int all) {
                       return false;
                     }
                   });
-      assertThrows(CancellationException.class, () -> batcher.run(refused));
-      Request stopped =
+      assertThrows(CancellationException.class, () -> scheduler.run(refused));
+      GenerateRequest stopped =
           seeded("ROMEO:", 100, 1)
               .samples(5)
               .listener(
-                  new Request.Listener() {
+                  new GenerateRequest.Listener() {
                     @Override
                     public boolean text(int sample, String piece) {
                       return false;
                     }
                   });
-      assertTrue(batcher.run(stopped).stream().allMatch(run -> run.finish() == Finish.INTERRUPTED));
+      assertTrue(
+          scheduler.run(stopped).stream().allMatch(run -> run.finish() == Finish.INTERRUPTED));
       assertThrows(
           IllegalStateException.class,
           () ->
-              batcher.run(
+              scheduler.run(
                   seeded("ROMEO:", 100, 1)
                       .listener(
-                          new Request.Listener() {
+                          new GenerateRequest.Listener() {
                             @Override
                             public boolean text(int sample, String piece) {
                               throw new IllegalStateException("a listener's own");
                             }
                           })));
-      assertThrows(IllegalArgumentException.class, () -> batcher.run(Request.ids(0).tokens(257)));
+      assertThrows(
+          IllegalArgumentException.class, () -> scheduler.run(GenerateRequest.ids(0).tokens(257)));
       assertSame(
           loupe.run(seeded("x", 20, 2).samples(4)),
-          batcher.run(seeded("x", 20, 2).samples(4)),
+          scheduler.run(seeded("x", 20, 2).samples(4)),
           "after all of them");
     }
   }
@@ -303,17 +361,19 @@ class BatcherTest {
     try (Loupe whole = Loupe.open(tiny.folder(), Options.defaults().backend(Backend.CPU))) {
       int width = whole.info().config().nEmbd();
       int context = whole.info().config().nPositions();
-      Request brief = Request.ids(1, 2).tokens(context / 2 - 3).sampling(Sampling.seeded(1));
+      GenerateRequest brief =
+          GenerateRequest.ids(1, 2).tokens(context / 2 - 3).sampling(Sampling.seeded(1));
       List<Generation> expected = whole.run(brief);
       tiny.poke("wpe.weight", context / 2 * width, Float.NaN); // whoever comes so far fails
       try (Loupe broken = Loupe.open(tiny.folder(), Options.defaults().backend(Backend.CPU));
-          Batcher batcher = broken.batcher(4)) {
+          Scheduler scheduler = broken.scheduler(4)) {
         List<Future<List<Generation>>> fail = new ArrayList<>();
         List<Future<List<Generation>>> runs = new ArrayList<>();
         for (int i = 0; i < 8; i++) {
-          Request far = Request.ids(3, i).tokens(context - 2).sampling(Sampling.seeded(i));
-          fail.add(threads.submit(() -> batcher.run(far)));
-          runs.add(threads.submit(() -> batcher.run(brief)));
+          GenerateRequest far =
+              GenerateRequest.ids(3, i).tokens(context - 2).sampling(Sampling.seeded(i));
+          fail.add(threads.submit(() -> scheduler.run(far)));
+          runs.add(threads.submit(() -> scheduler.run(brief)));
         }
         for (Future<List<Generation>> run : runs) {
           assertSame(expected, run.get(), "brief");
@@ -331,11 +391,11 @@ class BatcherTest {
 
   @Test
   void slotsHaveABoundAndAClosedBatcherRunsNothing() {
-    assertThrows(IllegalArgumentException.class, () -> loupe.batcher(0));
-    assertThrows(IllegalArgumentException.class, () -> loupe.batcher(1025));
-    Batcher batcher = loupe.batcher(2);
-    batcher.close();
-    batcher.close();
-    assertThrows(IllegalStateException.class, () -> batcher.run(seeded("a", 3, 1)));
+    assertThrows(IllegalArgumentException.class, () -> loupe.scheduler(0));
+    assertThrows(IllegalArgumentException.class, () -> loupe.scheduler(1025));
+    Scheduler scheduler = loupe.scheduler(2);
+    scheduler.close();
+    scheduler.close();
+    assertThrows(IllegalStateException.class, () -> scheduler.run(seeded("a", 3, 1)));
   }
 }

@@ -1,4 +1,4 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static dev.loupe.generate.CudaSizesTest.ids;
 import static dev.loupe.generate.CudaSizesTest.mapped;
@@ -9,11 +9,12 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.EmulatedGpu;
 import dev.loupe.EmulatedGpu.Calls;
+import dev.loupe.Loupe;
+import dev.loupe.OnGpu;
+import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.generate.BatchReader;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.interpret.ActivationCache;
 import dev.loupe.interpret.Lens;
 import dev.loupe.kernels.GpuException;
@@ -68,22 +69,22 @@ class CudaRequestsTest {
   }
 
   /** Of one size, and as unlike as they can be. */
-  private static List<Request> ofOneSize() {
+  private static List<GenerateRequest> ofOneSize() {
     return List.of(
         plain(),
-        Request.text("To be or not").tokens(5).sampling(Sampling.greedy()),
+        GenerateRequest.text("To be or not").tokens(5).sampling(Sampling.greedy()),
         plain().sampling(new Sampling(0.7, 20, 0.9, 0.05, 1, 0, 0, 77)),
-        Request.ids(5).tokens(12).sampling(new Sampling(1.5, 0, 1, 0, 1.4, 0, 0, -9)),
+        GenerateRequest.ids(5).tokens(12).sampling(new Sampling(1.5, 0, 1, 0, 1.4, 0, 0, -9)),
         plain().sampling(Sampling.seeded(4)));
   }
 
-  private static Request plain() {
-    return Request.text("ROMEO: what").tokens(9).sampling(Sampling.seeded(3));
+  private static GenerateRequest plain() {
+    return GenerateRequest.text("ROMEO: what").tokens(9).sampling(Sampling.seeded(3));
   }
 
-  private static List<int[]> alone(List<Request> requests) throws Exception {
+  private static List<int[]> alone(List<GenerateRequest> requests) throws Exception {
     List<int[]> all = new ArrayList<>();
-    for (Request request : requests) {
+    for (GenerateRequest request : requests) {
       try (Loupe loupe = open(model, Precision.F16)) {
         all.add(ids(loupe.run(request).getFirst()));
       }
@@ -95,7 +96,7 @@ class CudaRequestsTest {
   void aRequestLikeTheLastBuildsNothing() throws Exception {
     List<int[]> expected = alone(ofOneSize());
     try (Loupe loupe = open(model, Precision.F16)) {
-      List<Request> requests = ofOneSize();
+      List<GenerateRequest> requests = ofOneSize();
       for (int i = 0; i < 2 * requests.size(); i++) {
         EmulatedGpu.resetCalls();
         int[] ids = ids(loupe.run(requests.get(i % requests.size())).getFirst());
@@ -115,7 +116,7 @@ class CudaRequestsTest {
   @Test
   void norDoesOneWithMapsSamplesAndLogprobs() throws Exception {
     AttentionSelection some = AttentionSelection.all().heads(1).withScores().withStatistics(3);
-    for (Request request :
+    for (GenerateRequest request :
         List.of(mapped(), mapped().samples(3), mapped().attention(some), mapped().tokens(0))) {
       try (Loupe loupe = open(model, Precision.INT8)) {
         List<Generation> first = loupe.run(request);
@@ -136,7 +137,7 @@ class CudaRequestsTest {
   @Test
   void norDoesTheLensOrAPassOfAReader() throws Exception {
     try (Loupe loupe = open(model, Precision.F32)) {
-      Request text = Request.text("But soft, what light");
+      Prompt text = Prompt.text("But soft, what light");
       Lens first = loupe.lens(text, -1, -1, 3);
       EmulatedGpu.resetCalls();
       assertEquals(first.heads(), loupe.lens(text, -1, -1, 3).heads());
@@ -149,7 +150,7 @@ class CudaRequestsTest {
         assertEquals(logprob, last(reader.read(texts.iterator())).logprob());
         assertBuildsNothing(EmulatedGpu.calls());
       }
-      try (ActivationCache cache = loupe.cache(text)) {
+      try (ActivationCache cache = loupe.cache(ReadRequest.of(text))) {
         float[] row = cache.row(1, 0, 3);
         cache.row(0, 1, 2);
         EmulatedGpu.resetCalls();
@@ -169,15 +170,15 @@ class CudaRequestsTest {
 
   @Test
   void aRequestThatWasCancelledLeavesItsMemoryToTheNext() throws Exception {
-    Request.Listener ends =
-        new Request.Listener() {
+    GenerateRequest.Listener ends =
+        new GenerateRequest.Listener() {
           @Override
           public boolean reading(int layersDone, int layers) {
             return layersDone < 2;
           }
         };
-    Request.Listener stops =
-        new Request.Listener() {
+    GenerateRequest.Listener stops =
+        new GenerateRequest.Listener() {
           @Override
           public boolean text(int sample, String piece) {
             return false;
@@ -198,8 +199,8 @@ class CudaRequestsTest {
 
   @Test
   void whatAFailedRequestLeftIsNotUsedAgain() throws Exception {
-    Request.Listener throwing =
-        new Request.Listener() {
+    GenerateRequest.Listener throwing =
+        new GenerateRequest.Listener() {
           @Override
           public boolean text(int sample, String piece) {
             throw new IllegalStateException("a listener's own fault");
@@ -221,10 +222,10 @@ class CudaRequestsTest {
   /** A model with room for one session beside its weights gives it to whoever comes. */
   @Test
   void whatIsKeptIsNoReasonToRefuse() throws Exception {
-    List<Request> requests = List.of(mapped(), mapped().samples(2), plain());
+    List<GenerateRequest> requests = List.of(mapped(), mapped().samples(2), plain());
     List<int[]> expected = alone(requests);
     long most = 0;
-    for (Request request : requests) {
+    for (GenerateRequest request : requests) {
       try (Loupe loupe = open(model, Precision.F16)) {
         loupe.run(request);
         most = Math.max(most, EmulatedGpu.usedMemory());
@@ -250,7 +251,7 @@ class CudaRequestsTest {
   void noMoreThanAFewSessionsAreKept() throws Exception {
     try (Loupe loupe = open(model, Precision.F32)) {
       int weights = EmulatedGpu.liveAllocations();
-      Request request = plain().tokens(2);
+      GenerateRequest request = plain().tokens(2);
       int most = 0;
       for (int samples = 1; samples <= 4; samples++) {
         loupe.run(request.samples(samples));
@@ -265,7 +266,7 @@ class CudaRequestsTest {
 
   @Test
   void requestsOfManyShapesAtOnce() throws Exception {
-    List<Request> requests = new ArrayList<>(ofOneSize());
+    List<GenerateRequest> requests = new ArrayList<>(ofOneSize());
     requests.add(mapped());
     requests.add(mapped().samples(2));
     List<int[]> expected = alone(requests);
@@ -273,7 +274,7 @@ class CudaRequestsTest {
         ExecutorService threads = Executors.newFixedThreadPool(4)) {
       List<Future<int[]>> all = new ArrayList<>();
       for (int i = 0; i < 2 * requests.size(); i++) {
-        Request request = requests.get(i * 5 % requests.size());
+        GenerateRequest request = requests.get(i * 5 % requests.size());
         all.add(threads.submit(() -> ids(loupe.run(request).getFirst())));
       }
       for (int i = 0; i < all.size(); i++) {
@@ -287,7 +288,7 @@ class CudaRequestsTest {
   @Test
   void aChangedModelLeavesNothing() throws Exception {
     try (Loupe loupe = open(model, Precision.F32)) {
-      Request request = plain();
+      GenerateRequest request = plain();
       loupe.run(request);
       int before = EmulatedGpu.liveAllocations();
       Interventions off = Interventions.NONE.scale(1, 0, 0);

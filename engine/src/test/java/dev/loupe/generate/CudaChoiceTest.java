@@ -1,14 +1,13 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.OnGpu;
+import dev.loupe.Options;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.attention.ValueNorms;
-import dev.loupe.generate.BatchReader;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
-import dev.loupe.generate.Session;
 import dev.loupe.kernels.KernelChoice;
 import dev.loupe.model.Golden;
 import dev.loupe.model.Transformer;
@@ -48,7 +47,7 @@ class CudaChoiceTest {
   }
 
   private interface Use {
-    void of(Transformer model, Loupe cpu) throws Exception;
+    void of(OpenModel model, Loupe cpu) throws Exception;
   }
 
   private static void with(KernelChoice choice, Precision precision, Use use) throws Exception {
@@ -57,20 +56,12 @@ class CudaChoiceTest {
         Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL);
         CudaOps ops = Graphs.ops(precision, choice);
         Transformer model = new Transformer(checkpoint, ops)) {
-      use.of(model, cpu);
+      use.of(new OpenModel(model, checkpoint, cpu.tokenizer(), cpu.info(), () -> ""), cpu);
     }
   }
 
-  private static ValueNorms none() {
-    throw new AssertionError("nobody asked for them");
-  }
-
-  private static List<Generation> run(Transformer model, Loupe cpu, Request request)
-      throws Exception {
-    try (Session session =
-        new Session(model, cpu.tokenizer(), cpu.info(), request, CudaChoiceTest::none)) {
-      return session.run();
-    }
+  private static List<Generation> run(OpenModel model, GenerateRequest request) {
+    return Scheduler.alone(model, request);
   }
 
   /**
@@ -83,11 +74,12 @@ class CudaChoiceTest {
         PLAIN,
         precision,
         (model, cpu) -> {
-          Request request = Request.text("ROMEO:").tokens(5).sampling(Sampling.greedy()).samples(2);
+          GenerateRequest request =
+              GenerateRequest.text("ROMEO:").tokens(5).sampling(Sampling.greedy()).samples(2);
           List<Generation> expected = cpu.run(request);
           for (KernelChoice choice : List.of(PLAIN, HOST, NO_GEMV)) {
-            Graphs.use(model.ops(), choice);
-            List<Generation> actual = run(model, cpu, request);
+            Graphs.use(model.transformer().ops(), choice);
+            List<Generation> actual = run(model, request);
             for (int s = 0; s < 2; s++) {
               assertEquals(expected.get(s).text(), actual.get(s).text());
             }
@@ -99,16 +91,21 @@ class CudaChoiceTest {
   void plainKernelsAndTheHostMakeTheSameMapsAndSamples() throws Exception {
     AttentionSelection all = AttentionSelection.all().withScores().withStatistics(3);
     Sampling sampling = Sampling.seeded(7).withTopK(50).withRepetitionPenalty(1.1);
-    Request request =
-        Request.text(PROMPT).tokens(5).samples(2).sampling(sampling).logprobs(0).attention(all);
+    GenerateRequest request =
+        GenerateRequest.text(PROMPT)
+            .tokens(5)
+            .samples(2)
+            .sampling(sampling)
+            .logprobs(0)
+            .attention(all);
     with(
         PLAIN,
         Precision.F32,
         (model, cpu) -> {
           List<Generation> expected = cpu.run(request);
           for (KernelChoice choice : List.of(PLAIN, HOST)) {
-            Graphs.use(model.ops(), choice);
-            List<Generation> actual = run(model, cpu, request);
+            Graphs.use(model.transformer().ops(), choice);
+            List<Generation> actual = run(model, request);
             for (int s = 0; s < 2; s++) {
               Generation e = expected.get(s);
               Generation a = actual.get(s);
@@ -129,11 +126,7 @@ class CudaChoiceTest {
         Precision.F32,
         (model, cpu) -> {
           double[] expected = logprobs(cpu.batchReader(Optional.empty(), true, 100), cpu);
-          double[] actual =
-              logprobs(
-                  new BatchReader(
-                      model, cpu.tokenizer(), Optional.empty(), true, 100, CudaChoiceTest::none),
-                  cpu);
+          double[] actual = logprobs(new BatchReader(model, Optional.empty(), true, 100), cpu);
           assertArrayEquals(expected, actual, 1e-3);
         });
   }

@@ -1,8 +1,9 @@
-package dev.loupe;
+package dev.loupe.generate;
 
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.Options;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
 import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import java.nio.file.Path;
@@ -46,7 +47,7 @@ final class GpuBenchmark {
   private static void measure(
       Loupe loupe, Path model, String precision, String maps, int prompt, int tokens) {
     int[] ids = new Random(1).ints(prompt, 0, loupe.info().config().vocabSize()).toArray();
-    Request request = Request.ids(ids).tokens(tokens).sampling(Sampling.greedy());
+    GenerateRequest request = GenerateRequest.ids(ids).tokens(tokens).sampling(Sampling.greedy());
     if (!maps.equals("off")) {
       AttentionSelection all = AttentionSelection.all();
       request.attention(maps.equals("all") ? all : all.layers(0));

@@ -1,16 +1,18 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.OnGpu;
+import dev.loupe.Options;
+import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
-import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.DType;
@@ -65,8 +67,11 @@ class CudaLoupeTest {
   @MethodSource("prompts")
   void greedyIdsAreThoseOfTheCpu(Golden golden) {
     int room = cpu.info().config().nPositions() - golden.ids().length;
-    Request request =
-        Request.ids(golden.ids()).tokens(Math.min(6, room)).sampling(Sampling.greedy()).logprobs(0);
+    GenerateRequest request =
+        GenerateRequest.ids(golden.ids())
+            .tokens(Math.min(6, room))
+            .sampling(Sampling.greedy())
+            .logprobs(0);
     Generation expected = cpu.run(request).getFirst();
     Generation actual = gpu.run(request).getFirst();
     assertArrayEquals(ids(expected), ids(actual));
@@ -77,8 +82,8 @@ class CudaLoupeTest {
 
   @Test
   void samplesOfABatchAreThoseOfTheCpu() {
-    Request request =
-        Request.text("ROMEO:")
+    GenerateRequest request =
+        GenerateRequest.text("ROMEO:")
             .tokens(12)
             .samples(3)
             .sampling(Sampling.seeded(7).withTopK(50).withTopP(0.9).withRepetitionPenalty(1.1))
@@ -95,15 +100,16 @@ class CudaLoupeTest {
         assertEquals(e.top().getFirst().id(), a.top().getFirst().id());
       }
     }
-    Request one = Request.text("ROMEO:").tokens(12).sampling(request.sampling);
+    GenerateRequest one = GenerateRequest.text("ROMEO:").tokens(12).sampling(request.sampling);
     assertEquals(tinyGpu.run(one).getFirst().text(), actual.getFirst().text(), "a batch of one");
   }
 
   @Test
   void drawsAreCountedOnFromTheFirstSample() {
     Sampling sampling = Sampling.seeded(7);
-    Request four = Request.text("ROMEO:").tokens(9).samples(4).sampling(sampling);
-    Request last = Request.text("ROMEO:").tokens(9).samples(2).firstSample(2).sampling(sampling);
+    GenerateRequest four = GenerateRequest.text("ROMEO:").tokens(9).samples(4).sampling(sampling);
+    GenerateRequest last =
+        GenerateRequest.text("ROMEO:").tokens(9).samples(2).firstSample(2).sampling(sampling);
     List<Generation> expected = tinyCpu.run(four);
     List<Generation> actual = tinyGpu.run(last);
     for (int s = 0; s < 2; s++) {
@@ -117,9 +123,9 @@ class CudaLoupeTest {
     Arrays.setAll(full, i -> 7 * i % 1000);
     int[] before = Arrays.copyOf(full, full.length - 3);
     for (int samples = 1; samples <= 3; samples += 2) {
-      Request one = Request.ids(full).tokens(1).samples(samples).logprobs(0);
-      Request four = Request.ids(before).tokens(4).samples(samples);
-      for (Request request : List.of(one, four)) {
+      GenerateRequest one = GenerateRequest.ids(full).tokens(1).samples(samples).logprobs(0);
+      GenerateRequest four = GenerateRequest.ids(before).tokens(4).samples(samples);
+      for (GenerateRequest request : List.of(one, four)) {
         List<Generation> expected = tinyCpu.run(request);
         List<Generation> actual = tinyGpu.run(request);
         assertEquals(full.length + 1, actual.getFirst().tokens().size());
@@ -132,11 +138,11 @@ class CudaLoupeTest {
 
   @Test
   void noTextEndsTooEarly() {
-    Request plain = Request.text("ROMEO:").tokens(12).sampling(Sampling.seeded(5));
+    GenerateRequest plain = GenerateRequest.text("ROMEO:").tokens(12).sampling(Sampling.seeded(5));
     int early = ids(tinyCpu.run(plain).getFirst())[8];
-    Request ends = plain.stopTokens(Set.of(early));
+    GenerateRequest ends = plain.stopTokens(Set.of(early));
     assertArrayEquals(ids(tinyCpu.run(ends).getFirst()), ids(tinyGpu.run(ends).getFirst()));
-    Request later = plain.minTokens(6);
+    GenerateRequest later = plain.minTokens(6);
     int[] written = ids(tinyGpu.run(later).getFirst());
     assertArrayEquals(ids(tinyCpu.run(later).getFirst()), written);
     assertTrue(written.length >= tinyCpu.run(later).getFirst().promptLength() + 6);
@@ -146,13 +152,14 @@ class CudaLoupeTest {
   @Test
   void tokensAreCountedAsOnTheCpu() {
     Sampling sampling = new Sampling(0, 0, 1, 0, 1, 1.5, 0.5, 0);
-    Request request = Request.text("ROMEO:").tokens(16).samples(2).sampling(sampling).logprobs(0);
+    GenerateRequest request =
+        GenerateRequest.text("ROMEO:").tokens(16).samples(2).sampling(sampling).logprobs(0);
     List<Generation> expected = tinyCpu.run(request);
     List<Generation> actual = tinyGpu.run(request);
     for (int s = 0; s < 2; s++) {
       assertArrayEquals(ids(expected.get(s)), ids(actual.get(s)));
     }
-    Request without = Request.text("ROMEO:").tokens(16).sampling(Sampling.greedy());
+    GenerateRequest without = GenerateRequest.text("ROMEO:").tokens(16).sampling(Sampling.greedy());
     assertFalse(
         Arrays.equals(ids(expected.getFirst()), ids(tinyCpu.run(without).getFirst())),
         "it makes a difference here");
@@ -160,11 +167,12 @@ class CudaLoupeTest {
 
   @Test
   void mapsAreThoseOfTheCpuAndChangeNothing() {
-    Request plain = Request.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
+    GenerateRequest plain =
+        GenerateRequest.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
     int[] without = ids(tinyGpu.run(plain).getFirst());
     AttentionSelection selection = AttentionSelection.all().layers(0, 1).withScores();
-    Request request =
-        Request.text("But soft, what light")
+    GenerateRequest request =
+        GenerateRequest.text("But soft, what light")
             .tokens(7)
             .sampling(Sampling.seeded(3))
             .attention(selection);
@@ -177,7 +185,8 @@ class CudaLoupeTest {
 
   @Test
   void statisticsAreThoseOfTheMaps() {
-    Request request = Request.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
+    GenerateRequest request =
+        GenerateRequest.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
     AttentionSelection two = AttentionSelection.all().layers(0, 1);
     Generation mapped = tinyCpu.run(request.attention(two)).getFirst();
     Generation both = tinyGpu.run(request.attention(two.withStatistics(3))).getFirst();
@@ -185,7 +194,8 @@ class CudaLoupeTest {
     AttentionRows.close(mapped.attention(), both.statistics().orElseThrow(), 1e-5);
     for (Generation only : tinyGpu.run(request.samples(2).attention(two.statisticsOnly(16)))) {
       assertTrue(only.maps().isEmpty() && only.scores().isEmpty());
-      Generation same = tinyCpu.run(Request.ids(ids(only)).tokens(0).attention(two)).getFirst();
+      Generation same =
+          tinyCpu.run(GenerateRequest.ids(ids(only)).tokens(0).attention(two)).getFirst();
       AttentionRows.close(same.attention(), only.statistics().orElseThrow(), 1e-5);
     }
   }
@@ -193,9 +203,10 @@ class CudaLoupeTest {
   @Test
   void statisticsOfHeadsAreThoseOfTheCpu() {
     AttentionSelection heads = AttentionSelection.all().headStatisticsOnly();
-    Request read = Request.text("But soft, what light").tokens(0);
-    Request write = Request.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
-    for (Request request :
+    GenerateRequest read = GenerateRequest.text("But soft, what light").tokens(0);
+    GenerateRequest write =
+        GenerateRequest.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
+    for (GenerateRequest request :
         List.of(
             read.attention(heads.withValueNorms().withRollout()),
             write.attention(heads.withRollout()))) {
@@ -210,7 +221,7 @@ class CudaLoupeTest {
           actual.rollout().orElseThrow().row(last),
           1e-5f);
     }
-    Request both = write.attention(heads.withValueNorms());
+    GenerateRequest both = write.attention(heads.withValueNorms());
     HeadStatistics expected = tinyCpu.run(both).getFirst().headStatistics().orElseThrow();
     HeadStatistics actual = tinyGpu.run(both).getFirst().headStatistics().orElseThrow();
     for (HeadScore score : HeadScore.values()) {
@@ -221,7 +232,8 @@ class CudaLoupeTest {
   /** Halves keep 11 bits: half a unit of the last place, and what the GPU's sums differ by. */
   @Test
   void mapsOfHalvesAreRounded() {
-    Request request = Request.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
+    GenerateRequest request =
+        GenerateRequest.text("But soft, what light").tokens(7).sampling(Sampling.seeded(3));
     AttentionSelection halves = AttentionSelection.all().dtype(DType.F16).withScores();
     Generation expected = tinyCpu.run(request.attention(AttentionSelection.all())).getFirst();
     Generation actual = tinyGpu.run(request.attention(halves)).getFirst();
@@ -237,8 +249,8 @@ class CudaLoupeTest {
 
   @Test
   void stopStringsEndTheTextWhereTheCpuDoes() {
-    Request request =
-        Request.text("ROMEO:").tokens(30).sampling(Sampling.greedy()).stops(List.of(","));
+    GenerateRequest request =
+        GenerateRequest.text("ROMEO:").tokens(30).sampling(Sampling.greedy()).stops(List.of(","));
     Generation expected = cpu.run(request).getFirst();
     Generation actual = gpu.run(request).getFirst();
     assertEquals(expected.text(), actual.text());
@@ -251,8 +263,8 @@ class CudaLoupeTest {
     int context = tinyCpu.info().config().nPositions();
     int[] ids = new int[context - 2];
     Arrays.setAll(ids, i -> 100 + i % 50);
-    Request request =
-        Request.ids(ids)
+    GenerateRequest request =
+        GenerateRequest.ids(ids)
             .tokens(6)
             .slide(true)
             .sampling(Sampling.seeded(5))

@@ -1,4 +1,4 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -10,7 +10,7 @@ import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 
 /** Comparisons of kept attention, row by row. */
-final class AttentionRows {
+public final class AttentionRows {
   private AttentionRows() {}
 
   private interface Row {
@@ -28,7 +28,7 @@ final class AttentionRows {
     }
   }
 
-  static void close(AttentionMaps expected, AttentionMaps actual, double tolerance) {
+  public static void close(AttentionMaps expected, AttentionMaps actual, double tolerance) {
     assertArrayEquals(expected.layers(), actual.layers());
     assertArrayEquals(expected.heads(), actual.heads());
     assertEquals(expected.tokens(), actual.tokens());
@@ -47,7 +47,7 @@ final class AttentionRows {
   }
 
   /** Every score of every head. */
-  static void close(HeadStatistics expected, HeadStatistics actual, double tolerance) {
+  public static void close(HeadStatistics expected, HeadStatistics actual, double tolerance) {
     assertArrayEquals(expected.layers(), actual.layers());
     assertArrayEquals(expected.heads(), actual.heads());
     for (int layer : expected.layers()) {
@@ -65,7 +65,7 @@ final class AttentionRows {
   }
 
   /** Statistics against the rows that they are of, summed in double. */
-  static void close(AttentionMaps maps, AttentionStatistics statistics, double tolerance) {
+  public static void close(AttentionMaps maps, AttentionStatistics statistics, double tolerance) {
     assertArrayEquals(maps.layers(), statistics.layers());
     assertArrayEquals(maps.heads(), statistics.heads());
     assertEquals(maps.tokens(), statistics.tokens());

@@ -1,17 +1,18 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.Options;
+import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.attention.HeadStatistics.Edge;
-import dev.loupe.generate.Generation;
-import dev.loupe.generate.Request;
-import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.model.ReferenceGpt2;
 import dev.loupe.sampling.Sampling;
@@ -52,7 +53,7 @@ class HeadStatisticsRunTest {
     tiny.close();
   }
 
-  private static Generation one(Loupe loupe, Request request) {
+  private static Generation one(Loupe loupe, GenerateRequest request) {
     return loupe.run(request).getFirst();
   }
 
@@ -175,14 +176,14 @@ class HeadStatisticsRunTest {
 
   @Test
   void areThoseOfTheMaps() {
-    check(one(demo, Request.text(TEXT).tokens(0).attention(maps())), q -> 0, 1e-6);
-    check(one(tiny, Request.text(TEXT).tokens(0).attention(maps())), q -> 0, 1e-6);
+    check(one(demo, GenerateRequest.text(TEXT).tokens(0).attention(maps())), q -> 0, 1e-6);
+    check(one(tiny, GenerateRequest.text(TEXT).tokens(0).attention(maps())), q -> 0, 1e-6);
   }
 
   @Test
   void keepTheirPlacesInTheModel() {
     AttentionSelection some = AttentionSelection.all().layers(1, 5).heads(2);
-    Request request = Request.text(TEXT).tokens(0);
+    GenerateRequest request = GenerateRequest.text(TEXT).tokens(0);
     Generation run = one(demo, request.attention(some.withHeadStatistics()));
     check(run, q -> 0, 1e-6);
     assertThrows(
@@ -196,13 +197,13 @@ class HeadStatisticsRunTest {
     AttentionSelection selection = AttentionSelection.all().headStatisticsOnly().withValueNorms();
     for (Generation written :
         demo.run(
-            Request.text("But soft, what light through yonder window")
+            GenerateRequest.text("But soft, what light through yonder window")
                 .tokens(30)
                 .samples(3)
                 .sampling(Sampling.seeded(4))
                 .attention(selection))) {
       assertTrue(written.maps().isEmpty() && written.statistics().isEmpty());
-      Generation read = one(demo, Request.ids(ids(written)).tokens(0).attention(selection));
+      Generation read = one(demo, GenerateRequest.ids(ids(written)).tokens(0).attention(selection));
       HeadStatistics expected = read.headStatistics().orElseThrow();
       HeadStatistics actual = written.headStatistics().orElseThrow();
       for (int layer : expected.layers()) {
@@ -221,8 +222,8 @@ class HeadStatisticsRunTest {
 
   @Test
   void aContextThatSlides() {
-    Request request =
-        Request.text("ROMEO:")
+    GenerateRequest request =
+        GenerateRequest.text("ROMEO:")
             .tokens(400)
             .sampling(Sampling.seeded(3))
             .slide(true)
@@ -241,7 +242,7 @@ class HeadStatisticsRunTest {
   }
 
   private static void norms(Loupe loupe, Path model, String text) throws Exception {
-    Request request = Request.text(text).tokens(0);
+    GenerateRequest request = GenerateRequest.text(text).tokens(0);
     Generation run = one(loupe, request.attention(AttentionSelection.all().withValueNorms()));
     HeadStatistics all = run.headStatistics().orElseThrow();
     int[] ids = ids(run);
@@ -289,7 +290,8 @@ class HeadStatisticsRunTest {
 
   @Test
   void rolloutIsTheProductOfTheLayers() {
-    Request request = Request.text("To be, or not").tokens(9).sampling(Sampling.seeded(2));
+    GenerateRequest request =
+        GenerateRequest.text("To be, or not").tokens(9).sampling(Sampling.seeded(2));
     Generation run = one(demo, request.attention(AttentionSelection.all().withRollout()));
     AttentionMaps maps = run.attention();
     int t = run.tokens().size();
@@ -321,13 +323,13 @@ class HeadStatisticsRunTest {
       }
       assertEquals(1, sum, 1e-5);
     }
-    Request some = request.attention(AttentionSelection.all().heads(1).withRollout());
+    GenerateRequest some = request.attention(AttentionSelection.all().heads(1).withRollout());
     assertThrows(IllegalArgumentException.class, () -> demo.run(some));
   }
 
   @Test
   void mapsAsideOrNot() {
-    Request request = Request.text(TEXT).tokens(0);
+    GenerateRequest request = GenerateRequest.text(TEXT).tokens(0);
     Generation with = one(demo, request.attention(maps()));
     Generation only = one(demo, request.attention(AttentionSelection.all().headStatisticsOnly()));
     assertTrue(only.maps().isEmpty());

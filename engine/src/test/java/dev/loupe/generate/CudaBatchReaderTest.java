@@ -1,11 +1,15 @@
-package dev.loupe;
+package dev.loupe.generate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Backend;
+import dev.loupe.Loupe;
+import dev.loupe.OnGpu;
+import dev.loupe.Options;
+import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
-import dev.loupe.generate.BatchReader;
 import dev.loupe.generate.BatchReader.Result;
 import java.nio.file.Path;
 import java.util.ArrayList;
