@@ -15,6 +15,7 @@ import dev.loupe.export.PageModules;
 import dev.loupe.export.Palette;
 import dev.loupe.export.TerminalText;
 import dev.loupe.export.figure.Svg;
+import dev.loupe.text.Count;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.StringWriter;
@@ -107,10 +108,6 @@ final class CorpusPage {
     return String.format(Locale.ROOT, "%,d", n);
   }
 
-  private static String count(long n, String thing) {
-    return count(n) + " " + thing + (n == 1 ? "" : "s");
-  }
-
   /** Three digits, and all of what is before the point. */
   private static String number(double value) {
     if (!Double.isFinite(value)) {
@@ -126,9 +123,9 @@ final class CorpusPage {
 
   private void headline() {
     Corpus corpus = report.corpus();
-    out.append("<p class=\"headline\">").append(count(corpus.documents(), "document"));
-    out.append(" in ").append(count(corpus.windows(), "window")).append(", ");
-    out.append(count(corpus.tokens(), "token")).append(". ");
+    out.append("<p class=\"headline\">").append(Count.grouped(corpus.documents(), "document"));
+    out.append(" in ").append(Count.grouped(corpus.windows(), "window")).append(", ");
+    out.append(Count.grouped(corpus.tokens(), "token")).append(". ");
     corpus
         .perplexity()
         .ifPresent(
@@ -145,7 +142,7 @@ final class CorpusPage {
     } else {
       out.append(
           "<a href=\"#failures\" class=\"warning\">%s failed.</a></p>\n"
-              .formatted(count(corpus.failedWindows(), "window")));
+              .formatted(Count.grouped(corpus.failedWindows(), "window")));
     }
   }
 
@@ -326,11 +323,12 @@ final class CorpusPage {
     Perplexity all = report.corpus().perplexity().get();
     Distribution d = all.documents();
     out.append(
-        "<p>Over all %s: %s. ".formatted(count(all.tokens(), "token"), number(all.corpus())));
+        "<p>Over all %s: %s. "
+            .formatted(Count.grouped(all.tokens(), "token"), number(all.corpus())));
     out.append(
         "Over %s: mean %s, standard deviation %s; lowest %s, 5&nbsp;%% %s, median %s, 95&nbsp;%% %s, highest %s.</p>\n"
             .formatted(
-                count(d.count(), "document"),
+                Count.grouped(d.count(), "document"),
                 number(d.mean()),
                 number(d.sd()),
                 number(d.min()),
@@ -379,7 +377,8 @@ final class CorpusPage {
     }
     close();
     if (listed < failed) {
-      out.append("<p>And %s with other errors.</p>\n".formatted(count(failed - listed, "window")));
+      out.append(
+          "<p>And %s with other errors.</p>\n".formatted(Count.grouped(failed - listed, "window")));
     }
     out.append("</section>\n");
   }

@@ -3,6 +3,7 @@ package dev.loupe.export;
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.generate.Token;
+import dev.loupe.text.Count;
 import java.io.BufferedOutputStream;
 import java.io.FilterOutputStream;
 import java.io.IOException;
@@ -62,12 +63,12 @@ final class HeatMapPage {
       throw new IllegalArgumentException(
           String.format(
               Locale.ROOT,
-              "a page of %d layers x %d heads over %d tokens would hold %.0f MB of weights%s, and"
+              "a page of %s x %s over %s would hold %.0f MB of weights%s, and"
                   + " browsers take about %d MB: choose fewer with --layers and --heads, or write"
                   + " .npz",
-              maps.layers().length,
-              maps.heads().length,
-              t,
+              Count.of(maps.layers().length, "layer"),
+              Count.of(maps.heads().length, "head"),
+              Count.of(t, "token"),
               bytes / 1e6,
               kinds == 2 ? " and scores" : "",
               MOST_BYTES / 1_000_000));

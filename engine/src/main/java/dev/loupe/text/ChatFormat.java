@@ -1,15 +1,16 @@
 package dev.loupe.text;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
-import java.io.IOException;
-import java.nio.charset.CharacterCodingException;
+import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.InputFile;
+import dev.loupe.weights.Vocabulary;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
@@ -57,22 +58,39 @@ public record ChatFormat(String template, String source, Map<String, String> tok
    * @throws CheckpointException if it can't be read
    */
   public static ChatFormat from(Path file, Path source) throws CheckpointException {
-    try {
-      if (!Files.isRegularFile(file)) {
-        throw new CheckpointException(file + ": there is no such file");
-      }
-      if (Files.size(file) > MOST_BYTES) {
-        throw new CheckpointException(
-            "%s has %d bytes, more than a chat template may have (%d)"
-                .formatted(file, Files.size(file), MOST_BYTES));
-      }
-      return new ChatFormat(Files.readString(file, UTF_8), file.toString(), tokens(folder(source)));
-    } catch (CharacterCodingException e) {
-      throw new CheckpointException(file + " is not UTF-8 text", e);
-    } catch (CheckpointException e) {
-      throw e;
-    } catch (IOException e) {
-      throw new CheckpointException("%s can't be read: %s".formatted(file, e.getMessage()), e);
+    String template = InputFile.read(file, MOST_BYTES, "a chat template").text();
+    return new ChatFormat(template, file.toString(), tokens(folder(source)));
+  }
+
+  /** That which the file of the weights carries, as a GGUF file may. */
+  public static Optional<ChatFormat> carried(Checkpoint checkpoint) {
+    return checkpoint
+        .vocabulary()
+        .flatMap(
+            vocabulary ->
+                vocabulary
+                    .chatTemplate()
+                    .map(
+                        template ->
+                            new ChatFormat(
+                                template,
+                                checkpoint.source().toString(),
+                                tokens(checkpoint.config(), vocabulary.tokens()))));
+  }
+
+  private static Map<String, String> tokens(Gpt2Config config, List<Vocabulary.Token> spelled) {
+    Map<String, String> tokens = new HashMap<>();
+    put(tokens, "bos_token", config.bosTokenId(), spelled);
+    if (!config.eosTokenIds().isEmpty()) {
+      put(tokens, "eos_token", config.eosTokenIds().getFirst(), spelled);
+    }
+    return tokens;
+  }
+
+  private static void put(
+      Map<String, String> tokens, String role, int id, List<Vocabulary.Token> spelled) {
+    if (id >= 0 && id < spelled.size()) {
+      tokens.put(role, spelled.get(id).spelling());
     }
   }
 

@@ -347,7 +347,11 @@ public final class Tokenizer implements AutoCloseable {
       if (unknown < 0 && found.unknown() != null) {
         unknown = table.idOf(found.unknown()).orElse(-1);
       }
-      return new Vocabulary(tokens, json.merges(), front, unknown);
+      Optional<ChatFormat> chat = ChatFormat.of(checkpoint.source());
+      if (chat.isEmpty()) {
+        chat = ChatFormat.carried(checkpoint);
+      }
+      return new Vocabulary(tokens, json.merges(), front, unknown, chat.map(ChatFormat::template));
     } catch (IllegalArgumentException e) {
       throw unusable(checkpoint.source(), e);
     }

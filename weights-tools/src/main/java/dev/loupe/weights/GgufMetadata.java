@@ -20,7 +20,7 @@ final class GgufMetadata {
   private static final int MAX_PAIRS = 100_000;
   private static final int MAX_KEY = 65_535; // the format's own limit
   private static final int MAX_ELEMENTS = 1 << 20; // twenty times GPT-2's vocabulary
-  private static final int MAX_STRING = 1 << 16;
+  private static final int MAX_STRING = 1 << 20; // a chat template may have some 10 KB
   private static final int MAX_CHARACTERS = 1 << 24; // of all strings that are kept
   private static final int DEEPEST = 8;
 
@@ -42,7 +42,11 @@ final class GgufMetadata {
           "tokenizer.ggml.add_bos_token",
           "tokenizer.ggml.add_space_prefix");
   private static final Set<String> TEXTS =
-      Set.of("general.architecture", "tokenizer.ggml.model", "tokenizer.ggml.pre");
+      Set.of(
+          "general.architecture",
+          "tokenizer.ggml.model",
+          "tokenizer.ggml.pre",
+          GgufReader.CHAT_TEMPLATE);
 
   /** All that may be long: whatever else a file holds takes no memory. */
   private static final Set<String> ARRAYS =

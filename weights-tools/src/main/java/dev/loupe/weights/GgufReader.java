@@ -30,6 +30,8 @@ final class GgufReader implements CheckpointReader {
   private static final long NO_TOKEN = -1;
   private static final int NO_NUMBER = Integer.MIN_VALUE;
 
+  static final String CHAT_TEMPLATE = "tokenizer.chat_template";
+
   /** Where a model stops: the ends of a text, of a turn, of a message. */
   static final List<String> END_TOKENS =
       List.of(
@@ -245,7 +247,8 @@ final class GgufReader implements CheckpointReader {
             vocabulary,
             merges,
             front(metadata, tokens.size(), notes),
-            unknown < 0 || unknown >= tokens.size() ? -1 : (int) unknown));
+            unknown < 0 || unknown >= tokens.size() ? -1 : (int) unknown,
+            Optional.ofNullable(metadata.string(CHAT_TEMPLATE))));
   }
 
   /** The id that add_bos_token puts in front of a text, or -1. What stands behind is not put. */

@@ -132,6 +132,9 @@ public final class Gpt2Gguf {
     if (vocabulary.unknown() >= 0) {
       metadata.put("tokenizer.ggml.unknown_token_id", vocabulary.unknown());
     }
+    vocabulary
+        .chatTemplate()
+        .ifPresent(template -> metadata.put(GgufReader.CHAT_TEMPLATE, template));
     return metadata;
   }
 

@@ -1,6 +1,7 @@
 package dev.loupe.weights;
 
 import java.util.List;
+import java.util.Optional;
 
 /**
  * A byte-level tokenizer as a checkpoint carries it.
@@ -11,8 +12,14 @@ import java.util.List;
  *     of characters gives a token for each.
  * @param front id of the token that belongs in front of every text, -1 if there is none
  * @param unknown id of the token for what has no other, -1 if there is none or it is not known
+ * @param chatTemplate in Jinja: what makes a text of a conversation
  */
-public record Vocabulary(List<Token> tokens, List<String> merges, int front, int unknown) {
+public record Vocabulary(
+    List<Token> tokens,
+    List<String> merges,
+    int front,
+    int unknown,
+    Optional<String> chatTemplate) {
   /**
    * Ids beyond this are taken for a broken file: 20 times GPT-2's, four times the largest today.
    */
@@ -23,7 +30,7 @@ public record Vocabulary(List<Token> tokens, List<String> merges, int front, int
 
   /** One that puts nothing in front of a text. */
   public Vocabulary(List<Token> tokens, List<String> merges) {
-    this(tokens, merges, -1, -1);
+    this(tokens, merges, -1, -1, Optional.empty());
   }
 
   public Vocabulary {

@@ -12,6 +12,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -115,7 +116,10 @@ class GgufReaderTest {
                 new Vocabulary.Token("Ġa", Vocabulary.Kind.NORMAL),
                 new Vocabulary.Token("<|endoftext|>", Vocabulary.Kind.SPECIAL),
                 new Vocabulary.Token("né", Vocabulary.Kind.ADDED)),
-            List.of("Ġ a"));
+            List.of("Ġ a"),
+            -1,
+            -1,
+            Optional.of("{{ messages }}\n"));
     Path file = folder.resolve("m.gguf");
     try (Checkpoint original = Checkpoint.open(model)) {
       Gpt2Gguf.write(original, vocabulary, GgmlType.F32, file, Progress.NONE);
@@ -130,6 +134,7 @@ class GgufReaderTest {
         }
         Vocabulary read = checkpoint.vocabulary().orElseThrow();
         assertEquals(vocabulary.merges(), read.merges());
+        assertEquals(vocabulary.chatTemplate(), read.chatTemplate());
         assertEquals(37, read.tokens().size());
         assertEquals(vocabulary.tokens(), read.tokens().subList(0, 3));
         assertEquals(Vocabulary.Kind.UNUSED, read.tokens().get(3).kind());

@@ -112,11 +112,11 @@ public record BenchReport(
         small(settings.phase()), model.source(), small(precision), model.dtype(), model.device());
     int runs = measured.stream().mapToInt(m -> m.milliseconds().size()).sum();
     text.format(
-        "prompt of %s%s; %d of %d runs after %d to warm up%s%n%n",
+        "prompt of %s%s; %d of %s after %d to warm up%s%n%n",
         Count.of(settings.promptTokens(), "token"),
         prefill() ? "" : ", then %d more".formatted(settings.steps()),
         runs,
-        settings.allRuns() - settings.warmUpRuns(),
+        Count.of(settings.allRuns() - settings.warmUpRuns(), "run"),
         settings.warmUpRuns(),
         several() ? ", in turns" : "");
     for (Measured each : measured) {
@@ -127,7 +127,7 @@ public record BenchReport(
     }
     work(text, measured.getFirst());
     memory(text);
-    text.format("%s; %d processors", machine.cpu(), machine.processors());
+    text.format("%s; %s", machine.cpu(), Count.of(machine.processors(), "processor"));
     if (machine.vectorBits() > 0) {
       text.format(", %d-bit vectors", machine.vectorBits());
     }

@@ -6,6 +6,7 @@ import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Generation.Finish;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -178,8 +179,8 @@ public final class Benchmark {
       while (i == 0 && done != null && done.finish() == Finish.EOS) {
         if (++seed == PROMPTS) {
           throw new IllegalArgumentException(
-              "the model ends its text before %d tokens after each of %d random prompts: give a smaller -n"
-                  .formatted(settings.written(), PROMPTS));
+              "the model ends its text before %s after each of %d random prompts: give a smaller -n"
+                  .formatted(Count.of(settings.written(), "token"), PROMPTS));
         }
         prompt = prompt(seed);
         done = one(prompt, maps, i);

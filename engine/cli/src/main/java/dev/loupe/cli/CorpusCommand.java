@@ -7,6 +7,7 @@ import dev.loupe.corpus.CorpusRun;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.generate.BatchReader;
 import dev.loupe.ops.Precision;
+import dev.loupe.text.Count;
 import dev.loupe.weights.AtomicFile;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -166,11 +167,11 @@ final class CorpusCommand {
           watch.note(
               String.format(
                   Locale.ROOT,
-                  "%s%,d documents, %,d windows of %,d tokens%s",
+                  "%s%s, %s of %s%s",
                   done.existed() ? "prepared before: " : "",
-                  done.documents(),
-                  done.windows(),
-                  done.tokens(),
+                  Count.grouped(done.documents(), "document"),
+                  Count.grouped(done.windows(), "window"),
+                  Count.grouped(done.tokens(), "token"),
                   done.failed() == 0 ? "" : "; %,d failed".formatted(done.failed())));
         }
       }
@@ -283,9 +284,9 @@ final class CorpusCommand {
         said.append(
             String.format(
                 Locale.ROOT,
-                "%,d windows, %,d tokens in %.1f s: %,.1f windows/s, %,.0f tokens/s",
-                ran.windows(),
-                ran.tokens(),
+                "%s, %s in %.1f s: %,.1f windows/s, %,.0f tokens/s",
+                Count.grouped(ran.windows(), "window"),
+                Count.grouped(ran.tokens(), "token"),
                 ran.seconds(),
                 ran.windows() / ran.seconds(),
                 ran.tokens() / ran.seconds()));
@@ -295,13 +296,20 @@ final class CorpusCommand {
       }
       if (ran.skipped() > 0) {
         said.append(said.isEmpty() ? "" : "; ")
-            .append("%d of %d waves were there before".formatted(ran.skipped(), ran.allWaves()));
+            .append(
+                "%d of %s there before"
+                    .formatted(
+                        ran.skipped(),
+                        Count.of(ran.allWaves(), "wave")
+                            + (ran.allWaves() == 1 ? " was" : " were")));
       }
       if (ran.interrupted()) {
         said.append(said.isEmpty() ? "" : "; ")
             .append(
-                "interrupted: %d of %d waves are done, the same command goes on from there"
-                    .formatted(ran.waves() + ran.skipped(), ran.allWaves()));
+                "interrupted: %d of %s done, the same command goes on from there"
+                    .formatted(
+                        ran.waves() + ran.skipped(),
+                        Count.of(ran.allWaves(), "wave") + (ran.allWaves() == 1 ? " is" : " are")));
       }
       return said.toString();
     }

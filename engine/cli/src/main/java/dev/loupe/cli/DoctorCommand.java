@@ -6,6 +6,7 @@ import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.export.TerminalText;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.kernels.Cublas;
@@ -232,6 +233,6 @@ final class DoctorCommand implements Callable<Integer> {
   }
 
   private void line(String what, String found) {
-    main.terminal().print("%-18s %s%n".formatted(what, found));
+    main.terminal().print("%-18s %s%n".formatted(what, TerminalText.sentence(found)));
   }
 }

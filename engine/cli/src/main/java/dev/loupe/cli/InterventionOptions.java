@@ -1,6 +1,7 @@
 package dev.loupe.cli;
 
 import dev.loupe.model.Interventions;
+import dev.loupe.text.Count;
 import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Option;
@@ -86,7 +87,7 @@ final class InterventionOptions {
   String words() {
     List<String> words = new ArrayList<>();
     if (heads != 0) {
-      words.add("the weights cut into %d heads a layer".formatted(heads));
+      words.add("the weights cut into %s a layer".formatted(Count.of(heads, "head")));
     }
     if (!ablate.isEmpty()) {
       words.add(

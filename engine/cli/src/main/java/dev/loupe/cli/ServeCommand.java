@@ -6,6 +6,7 @@ import dev.loupe.chat.ChatTemplateException;
 import dev.loupe.serve.Server;
 import dev.loupe.serve.ServerOptions;
 import dev.loupe.text.ChatFormat;
+import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.InputFile;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -151,6 +152,11 @@ final class ServeCommand implements Callable<Integer> {
           found.adapter().isPresent() ? ChatFormat.of(found.adapter().get()) : Optional.empty();
       if (format.isEmpty()) {
         format = ChatFormat.of(found.source());
+      }
+      if (format.isEmpty()) {
+        try (Checkpoint checkpoint = Checkpoint.open(found.source(), model.activation)) {
+          format = ChatFormat.carried(checkpoint);
+        }
       }
       return format.isEmpty() ? Optional.empty() : Optional.of(template(format.get()));
     } catch (ChatTemplateException e) {

@@ -3,6 +3,7 @@ package dev.loupe.cli;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
+import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
@@ -30,7 +31,7 @@ record TokenizerReport(int size, Map<String, String> settings, List<String> note
 
   String text() {
     StringBuilder text = new StringBuilder("\n");
-    text.append("  tokenizer    %s\n".formatted(size < 0 ? "none" : size + " tokens"));
+    text.append("  tokenizer    %s\n".formatted(size < 0 ? "none" : Count.of(size, "token")));
     settings.forEach((name, value) -> text.append("    %-22s %s\n".formatted(name, value)));
     return text.toString();
   }

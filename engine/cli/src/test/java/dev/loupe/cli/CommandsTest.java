@@ -261,4 +261,22 @@ class CommandsTest {
     assertTrue(ran.out().contains("demo model         works"), ran.out());
     assertEquals("", ran.err());
   }
+
+  @Test
+  void doctorHasNoControlCharactersOnTheTerminal() throws IOException {
+    Path home = Files.createDirectory(folder.resolve("a\u001b]0;home"));
+    Files.createDirectories(home.resolve("test-data/shakespeare"));
+    String before = System.setProperty("loupe.home", home.toString());
+    try {
+      Ran ran = Ran.loupe("doctor");
+      assertTrue(ran.out().contains("demo model         fails: "), ran.out());
+      assertTrue(ran.out().contains("aU+001B]0;home"), ran.out());
+    } finally {
+      if (before == null) {
+        System.clearProperty("loupe.home");
+      } else {
+        System.setProperty("loupe.home", before);
+      }
+    }
+  }
 }

@@ -144,8 +144,8 @@ class ServeCommandTest {
     Ran.loupe("serve", "--api-key-file", two).refused(Main.BAD_USAGE, "API key", "header");
   }
 
-  @Test
-  void talksByTheTemplateOfTheModelsFiles() throws Exception {
+  /** A model's folder with a template that names a special token. */
+  private Path talking() throws Exception {
     Path model = Files.createDirectory(folder.resolve("model"));
     try (DirectoryStream<Path> files = Files.newDirectoryStream(Golden.DEMO_MODEL)) {
       for (Path file : files) {
@@ -158,6 +158,22 @@ class ServeCommandTest {
         {"bos_token": "<|endoftext|>", "chat_template": [{"name": "tool_use", "template": "x"},
          {"name": "default", "template": "{{ bos_token }}{{ messages[0].content }}:"}]}
         """);
+    return model;
+  }
+
+  @Test
+  void talksByTheTemplateOfTheModelsFiles() throws Exception {
+    talks(talking());
+  }
+
+  @Test
+  void talksByTheTemplateInAGgufFile() throws Exception {
+    Path file = Files.createDirectory(folder.resolve("alone")).resolve("m.gguf");
+    Ran.loupe("weights", "convert", talking(), file, "--dtype", "f32").well();
+    talks(file);
+  }
+
+  private void talks(Path model) throws Exception {
     Process process = serve("-m", model);
     try (BufferedReader out = process.inputReader(UTF_8);
         HttpClient client = HttpClient.newHttpClient()) {
@@ -183,11 +199,16 @@ class ServeCommandTest {
   @Test
   void refusesTemplatesThatAreNone() throws Exception {
     Path none = folder.resolve("none");
-    Ran.loupe("serve", "--chat-template", none).refused(Main.BAD_INPUT, "none", "no such file");
+    Ran.loupe("serve", "--chat-template", none).refused(Main.BAD_INPUT, none, "does not exist");
     Path bad = Files.writeString(folder.resolve("bad"), "{% for x in y %}");
     Ran.loupe("serve", "--chat-template", bad).refused(Main.BAD_INPUT, "bad", "Missing end tag");
     Path latin = Files.write(folder.resolve("latin"), new byte[] {(byte) 0xe4});
     Ran.loupe("serve", "--chat-template", latin).refused(Main.BAD_INPUT, "latin", "UTF-8");
+    Path large = Files.write(folder.resolve("large"), new byte[(1 << 20) + 1]);
+    Ran.loupe("serve", "--chat-template", large)
+        .refused(Main.BAD_INPUT, large, "1048577", "a chat template");
+    Ran.loupe("serve", "--chat-template", "/dev/zero")
+        .refused(Main.BAD_INPUT, "/dev/zero", "not a regular file");
   }
 
   @Test

@@ -1,6 +1,7 @@
 package dev.loupe.serve;
 
 import com.google.gson.JsonObject;
+import dev.loupe.export.TerminalText;
 import org.jspecify.annotations.Nullable;
 
 /** A request that gets an error for an answer, in the form that OpenAI's clients read. */
@@ -16,7 +17,8 @@ final class ApiException extends RuntimeException {
 
   private ApiException(
       int status, String type, @Nullable String param, @Nullable String code, String message) {
-    super(message, null, false, false); // what a client does wrong needs no trace
+    // what a client sent may be in it; what a client does wrong needs no trace
+    super(TerminalText.sentence(message), null, false, false);
     this.status = status;
     this.type = type;
     this.param = param;

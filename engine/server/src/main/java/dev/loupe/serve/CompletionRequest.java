@@ -10,6 +10,7 @@ import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.StrictJson;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -148,7 +149,7 @@ record CompletionRequest(
     String asked = fields.string("model");
     if (asked != null && !asked.equals(model)) {
       throw ApiException.noSuchModel(
-          "there is no model %s here, only %s".formatted(shorter(asked), model));
+          "there is no model %s here, only %s".formatted(StrictJson.shown(asked), model));
     }
   }
 
@@ -249,9 +250,5 @@ record CompletionRequest(
     long text = echo ? most + prompts.mostTokens() : most;
     long each = 8 + (logprobs < 0 ? 0 : 80 + 60L * logprobs);
     return (long) prompts.size() * n * text * each;
-  }
-
-  private static String shorter(String text) {
-    return text.length() > 60 ? text.substring(0, 60) + "..." : text;
   }
 }

@@ -9,6 +9,7 @@ import com.google.gson.JsonParser;
 import com.google.gson.Strictness;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
+import dev.loupe.weights.StrictJson;
 import java.io.IOException;
 import java.io.StringReader;
 import java.nio.ByteBuffer;
@@ -120,12 +121,9 @@ record Fields(JsonObject json) {
   }
 
   static ApiException wrong(String name, JsonElement value, String expected) {
-    String shown = value.toString();
     return ApiException.field(
         name,
         null,
-        "%s is %s, not %s"
-            .formatted(
-                name, shown.length() > 60 ? shown.substring(0, 60) + "..." : shown, expected));
+        "%s is %s, not %s".formatted(name, StrictJson.shown(value.toString()), expected));
   }
 }

@@ -2,6 +2,7 @@ package dev.loupe.serve;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonParser;
+import dev.loupe.weights.StrictJson;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -199,7 +200,7 @@ record KnownFields(
   }
 
   private void check(String name, JsonElement value) {
-    String shown = name.length() > 60 ? name.substring(0, 60) + "..." : name;
+    String shown = StrictJson.shown(name);
     List<JsonElement> taken = neutral.get(name);
     if (taken == null) {
       throw ApiException.field(

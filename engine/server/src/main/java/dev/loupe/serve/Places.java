@@ -65,7 +65,8 @@ final class Places {
   Place enter() {
     if (inside.incrementAndGet() > queue + slots) {
       inside.decrementAndGet();
-      throw ApiException.queueFull("%d requests wait already: try again".formatted(queue));
+      throw ApiException.queueFull(
+          "as many requests as may (%d) wait already: try again".formatted(queue));
     }
     return new Place();
   }

@@ -189,8 +189,8 @@ record Prompts(
         throw ApiException.field(
             name,
             "context_length_exceeded",
-            "the prompt has %d bytes: the model's context holds %d tokens, which are %d bytes at most"
-                .formatted(bytes, mostTokens(), most));
+            "the prompt has %d bytes: the model's context holds %s of at most %d bytes in all"
+                .formatted(bytes, Count.of(mostTokens(), "token"), most));
       }
     }
   }

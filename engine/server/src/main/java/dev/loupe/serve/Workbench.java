@@ -25,6 +25,7 @@ import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Mask;
 import dev.loupe.serve.Runs.Run;
+import dev.loupe.text.Count;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;
 import java.io.InputStream;
@@ -620,10 +621,10 @@ final class Workbench implements AutoCloseable {
           null,
           String.format(
               Locale.ROOT,
-              "%d maps of %d tokens are %.0f MB, more than a browser should hold: choose a layer or a"
+              "%s of %s would be %.0f MB, more than a browser should hold: choose a layer or a"
                   + " head, or use loupe attention",
-              maps,
-              tokens,
+              Count.of(maps, "map"),
+              Count.of(tokens, "token"),
               bytes / 1e6));
     }
   }

@@ -72,6 +72,41 @@ class ChatTest {
     served.close();
   }
 
+  /** What a client sent does not come back whole with the error, wherever it was. */
+  @ParameterizedTest
+  @ValueSource(
+      strings = {
+        "/v1/completions {'LONG': 1}",
+        "/v1/completions {'LONG' 1}",
+        "/v1/completions {'LONG': {'x': }}",
+        "/v1/completions {'stop': 'LONG'}",
+        "/v1/completions {'model': 'LONG'}",
+        "/v1/completions {'prompt': {'LONG': 1}}",
+        "/v1/completions {'prompt': 'LONG'}",
+        "/v1/completions {'max_tokens': 'LONG'}",
+        "/v1/completions {'temperature': 'LONG'}",
+        "/v1/completions {'logit_bias': {'LONG': 1}}",
+        "/v1/completions {'stream_options': {'LONG': 1}, 'stream': true}",
+        "/v1/completions {'stop_token_ids': ['LONG']}",
+        "/v1/chat/completions {'messages': [{'role': 'LONG', 'content': 'x'}]}",
+        "/v1/chat/completions {'messages': [{'role': 'user', 'content': [{'type': 'LONG'}]}]}",
+        "/v1/chat/completions {'messages': [{'role': 'user', 'LONG': 'x'}]}",
+        "/v1/chat/completions {'messages': [{'role': 'user', 'content': 'LONG'}]}",
+        "/tokenize {'LONG': 1}",
+        "/detokenize {'tokens': ['LONG']}",
+        "/api/runs {'LONG': 1}",
+        "/api/runs {'text': 'x', 'mask': 'LONG'}",
+        "/api/runs {'text': 'x', 'changes': [{'LONG': 1}]}",
+        "/api/runs {'text': 'x', 'changes': [{'layer': 'LONG'}]}",
+      })
+  void errorsAreShort(String request) {
+    int space = request.indexOf(' ');
+    String body = request.substring(space + 1).replace("LONG", "x\uD83D\uDE00y".repeat(150_000));
+    Served.Answer answer = served.post(request.substring(0, space), body);
+    assertEquals(body.startsWith("{'model'") ? 404 : 400, answer.status());
+    assertTrue(answer.response().body().length() < 8000, () -> request + answer.json());
+  }
+
   private static JsonObject first(Served.Answer answer) {
     return answer.has(200).choice(0);
   }

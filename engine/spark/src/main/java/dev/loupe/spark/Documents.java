@@ -57,6 +57,9 @@ import scala.Tuple2;
 
 /** The documents of a corpus, wherever they lie: id and text, or id and what is wrong with it. */
 final class Documents {
+  /** Of one document. A small file may be a large one compressed. */
+  private static final int MOST_BYTES = 64 << 20;
+
   private static final List<String> COMPRESSED = List.of(".gz", ".bz2", ".zst", ".lz4", ".snappy");
 
   /**
@@ -129,6 +132,7 @@ final class Documents {
           if (hidden(file.getPath(), entry.getPath())) {
             continue;
           }
+          FileSystems.requireRegular(file.getPath());
           if (file.getLen() == 0) {
             empty.add(file.getPath().toString());
           }
@@ -234,7 +238,7 @@ final class Documents {
       return content;
     }
     try (InputStream in = codec.createInputStream(new ByteArrayInputStream(content))) {
-      return in.readAllBytes();
+      return in.readNBytes(MOST_BYTES + 1);
     }
   }
 
@@ -381,6 +385,9 @@ final class Documents {
   }
 
   private static Document decoded(String id, byte[] bytes) {
+    if (bytes.length > MOST_BYTES) {
+      return Document.broken(id, "it has more than %d MiB".formatted(MOST_BYTES >> 20));
+    }
     try {
       String text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes)).toString();
       return new Document(id, text, null);

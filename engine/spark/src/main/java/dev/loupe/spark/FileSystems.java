@@ -2,6 +2,8 @@ package dev.loupe.spark;
 
 import dev.loupe.corpus.CorpusException;
 import java.io.IOException;
+import java.net.URI;
+import java.nio.file.Files;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -38,6 +40,21 @@ final class FileSystems {
                           + VersionInfo.getVersion()
                       : ": " + e.getMessage()),
           e);
+    }
+  }
+
+  /**
+   * That a file on this machine may be opened: to open a pipe would wait for its other end, and a
+   * device may never end. Other file systems have neither.
+   *
+   * @throws CorpusException if it is one
+   */
+  static void requireRegular(Path file) throws CorpusException {
+    URI address = file.toUri();
+    boolean local = address.getScheme() == null || address.getScheme().equals("file");
+    if (local && !Files.isRegularFile(java.nio.file.Path.of(address.getPath()))) {
+      throw new CorpusException(
+          "%s is not a regular file but a pipe or a device".formatted(address.getPath()));
     }
   }
 }

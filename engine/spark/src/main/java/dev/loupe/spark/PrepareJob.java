@@ -14,6 +14,7 @@ import dev.loupe.corpus.CorpusException;
 import dev.loupe.corpus.CorpusJobs;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.corpus.Preparation.LongTexts;
+import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Gpt2Config;
@@ -272,13 +273,13 @@ final class PrepareJob {
     long twice = rows - ids.distinct().count();
     if (twice > 0) {
       listener.note(
-          String.format(
-              Locale.ROOT, "%,d windows have the id of another document: ids come twice", twice));
+          "%s with the id of another document: ids come twice"
+              .formatted(Count.grouped(twice, "window")));
     }
     facts.addProperty("documents", documents);
     facts.addProperty("windows", windows);
     facts.addProperty("failed", rows - windows);
-    facts.add("tokens_of_waves", new Gson().toJsonTree(tokens));
+    facts.add(Description.TOKENS_OF_WAVES, new Gson().toJsonTree(tokens));
   }
 
   private static CorpusJobs.Prepared prepared(JsonObject facts, boolean existed) {

@@ -55,7 +55,7 @@ final class RunJob {
 
   /** Tokens of each wave. */
   static LongStream tokens(JsonObject prepared) {
-    JsonArray all = prepared.getAsJsonArray("tokens_of_waves");
+    JsonArray all = prepared.getAsJsonArray(Description.TOKENS_OF_WAVES);
     return all.asList().stream().mapToLong(JsonElement::getAsLong);
   }
 
@@ -63,7 +63,7 @@ final class RunJob {
     Path from = new Path(what.prepared());
     JsonObject prepared =
         Description.read(from, hadoop)
-            .filter(facts -> facts.has("tokens_of_waves"))
+            .filter(facts -> facts.has(Description.TOKENS_OF_WAVES))
             .orElseThrow(
                 () ->
                     new CorpusException(

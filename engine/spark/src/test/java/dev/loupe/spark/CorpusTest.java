@@ -4,8 +4,10 @@ import static org.apache.spark.sql.functions.col;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
@@ -60,6 +62,7 @@ import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -348,6 +351,12 @@ class CorpusTest {
         new GZIPOutputStream(Files.newOutputStream(texts.resolve("three.txt.gz")))) {
       out.write("the king".getBytes(StandardCharsets.UTF_8));
     }
+    try (GZIPOutputStream out =
+        new GZIPOutputStream(Files.newOutputStream(texts.resolve("bomb.txt.gz")))) {
+      for (int i = 0; i < 65; i++) {
+        out.write(new byte[1 << 20]);
+      }
+    }
     assertEquals(
         Map.of(
             "sub/one.txt", "",
@@ -355,6 +364,7 @@ class CorpusTest {
             "sub/three.txt.gz", "",
             "sub/bad.txt", "it is not UTF-8",
             "sub/empty.txt", "it is empty",
+            "sub/bomb.txt.gz", "it has more than 64 MiB",
             "sub/torn.txt.gz", "it can't be decompressed"),
         prepare("texts", Format.AUTO, null, LongTexts.WINDOWS));
 
@@ -513,6 +523,62 @@ class CorpusTest {
                     new Heard()));
     assertTrue(String.valueOf(e.getMessage()).contains("has no /no/such/model"), e.getMessage());
     assertFalse(Files.exists(out));
+  }
+
+  @Test
+  @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+  void pipesAndDevicesAreNotRead() throws Exception {
+    assumeTrue(Files.exists(Path.of("/usr/bin/mkfifo")), "no mkfifo here");
+    Path out = folder.resolve("of-devices");
+    Path zero = Files.createDirectories(folder.resolve("devices")).resolve("zero.txt");
+    Files.createSymbolicLink(zero, Path.of("/dev/zero"));
+    Path pipe = Files.createDirectories(folder.resolve("pipes")).resolve("pipe.jsonl");
+    Path described = Files.createDirectories(folder.resolve("piped")).resolve(Description.NAME);
+    for (Path at : List.of(pipe, described)) {
+      assertEquals(0, new ProcessBuilder("/usr/bin/mkfifo", at.toString()).start().waitFor());
+    }
+    for (Path odd : List.of(zero, pipe)) {
+      for (Path input : List.of(odd, odd.resolveSibling("."))) {
+        refused(
+            odd + " is not a regular file but a pipe or a device",
+            () -> jobs.prepare(Corpora.preparation(input, out), new Heard()));
+      }
+    }
+    refused(
+        described + " is not a regular file",
+        () -> jobs.run(Corpora.run(folder.resolve("piped"), out), new Heard()));
+    assertFalse(Files.exists(out));
+  }
+
+  @Test
+  void aDescriptionThatLoupeDidNotWriteIsBroken() throws Exception {
+    String facts = Files.readString(prepared.resolve(Description.NAME));
+    Path broken = Files.createDirectories(folder.resolve("broken"));
+    for (String[] change :
+        new String[][] {
+          {"(?s)^.*$", "[]"},
+          {"(?s)^.*$", "["},
+          {"(?s)$", "{}"},
+          {"\"context\": 256", "\"context\": \"many\""},
+          {"\"context\": 256", "\"context\": 1099511627776"},
+          {"\"context\": 256", "\"context\": null"},
+          {"\"context\": 256", "\"c\": 256"},
+          {"\"waves\": [0-9]+", "\"waves\": 0"},
+          {"\"waves\": [0-9]+", "\"waves\": 1000000000"},
+          {"\"documents\": [0-9]+", "\"documents\": -1"},
+          {"\"id\": \"[0-9a-f]+\"", "\"id\": {}"},
+          {"(?s)\"tokens_of_waves\": \\[.*?\\]", "\"tokens_of_waves\": {}"},
+          {"(?s)\"tokens_of_waves\": \\[.*?\\]", "\"tokens_of_waves\": [0.5]"},
+          {"(?s)^.*$", "[".repeat(100_000)},
+          {"(?s)^.*$", " ".repeat(17 << 20) + "{}"},
+        }) {
+      String changed = facts.replaceFirst(change[0], change[1]);
+      assertNotEquals(facts, changed, change[0]);
+      Files.writeString(broken.resolve(Description.NAME), changed);
+      refused(
+          Description.NAME + " is broken: prepare or run anew",
+          () -> jobs.run(Corpora.run(broken, folder.resolve("of-broken")), new Heard()));
+    }
   }
 
   @Test

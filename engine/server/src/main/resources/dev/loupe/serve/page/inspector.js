@@ -6,7 +6,7 @@ import { onPictures, pair, paintPair } from './pair.js';
 import { deltaOf, rankWords } from './ribbon.js';
 import { compareWith, leaveComparison, letWrite, readIds } from './runs.js';
 import { shown, topKeys } from './selection.js';
-import { brief, headName, label, short, signed } from './spelling.js';
+import { brief, headName, label, plural, short, signed } from './spelling.js';
 import { state, subscribe, update } from './state.js';
 import { rowOf } from './tiles.js';
 import { mark, ROLES, SCORES, sentence, sentenceWords, tokenLabel, tokenWords } from './words.js';
@@ -200,7 +200,7 @@ function comparison({ layer, head, query }) {
   const { run, base } = state;
   if (!base) return nothing;
   const what = run.mask === 'none' ? 'every token sees the later ones too'
-    : run.n_head !== base.n_head ? `cut into ${run.n_head} heads a layer instead of ${base.n_head}`
+    : run.n_head !== base.n_head ? `cut into ${plural(run.n_head, 'head')} a layer instead of ${base.n_head}`
     : `head ${run.changes.map(changeWords).join('; ')}`;
   const deltas = run.tokens.map((_, i) => deltaOf(i)).filter(d => d !== null);
   const far = state.compare.divergences.map((kl, i) => [kl, i]).sort((a, b) => b[0] - a[0]).slice(0, 3);

@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  * then sleep. Which worker takes which iteration is left to chance, so an iteration's result must
  * not depend on it.
  */
-final class Team implements AutoCloseable {
+final class WorkerPool implements AutoCloseable {
   /** One iteration, on one worker. */
   interface Body {
     void run(int iteration, int worker);
@@ -32,7 +32,7 @@ final class Team implements AutoCloseable {
   /**
    * @param workers threads that work, the caller included; at least 1
    */
-  Team(int workers) {
+  WorkerPool(int workers) {
     helpers = new Thread[workers - 1];
     for (int i = 0; i < helpers.length; i++) {
       int worker = i + 1;
