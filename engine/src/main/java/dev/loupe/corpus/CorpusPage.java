@@ -270,7 +270,7 @@ final class CorpusPage {
     return text.toString();
   }
 
-  private static void distribution(JsonWriter json, Distribution d) throws IOException {
+  private static void distribution(JsonWriter json, Quantiles d) throws IOException {
     json.value(d.count());
     for (double value :
         new double[] {
@@ -321,7 +321,7 @@ final class CorpusPage {
       return;
     }
     Perplexity all = report.corpus().perplexity().get();
-    Distribution d = all.documents();
+    Quantiles d = all.documents();
     out.append(
         "<p>Over all %s: %s. "
             .formatted(Count.grouped(all.tokens(), "token"), number(all.corpus())));

@@ -69,12 +69,12 @@ final class Run {
     this.config = config;
     this.valueNorms = valueNorms;
     this.turn = turn;
-    prompt = Prompts.ids(request, tokenizer, config);
-    tokens = Prompts.tokensToWrite(request, prompt.length, config);
+    prompt = ContextRoom.ids(request, tokenizer, config);
+    tokens = ContextRoom.tokensToWrite(request, prompt.length, config);
     plan = request.attention.map(selection -> selection.of(config));
     sampler = new Sampler(request.sampling, tokenizer.ids());
     firstDropped = Math.max(0, prompt.length - config.nPositions());
-    Prompts.requireWhole(request, prompt.length, config);
+    ContextRoom.requireWhole(request, prompt.length, config);
     BitSet ends = request.endTokens(config);
     for (int s = 0; s < request.samples; s++) {
       AttentionResult kept =

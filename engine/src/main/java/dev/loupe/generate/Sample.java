@@ -3,7 +3,7 @@ package dev.loupe.generate;
 import dev.loupe.attention.AttentionResult;
 import dev.loupe.generate.Generation.Finish;
 import dev.loupe.model.ModelInfo;
-import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.sampling.Sampler;
 import dev.loupe.text.CharSpan;
 import dev.loupe.text.Labels;
@@ -20,8 +20,8 @@ import org.jspecify.annotations.Nullable;
 /** One continuation of the prompt under way: its tokens, its text, and what is known of each. */
 final class Sample {
   /** What the model thought of one token. */
-  private record Odds(double logprob, int rank, List<Distribution.Entry> top) {
-    static final Odds NONE = new Odds(Double.NaN, -1, List.of());
+  private record TokenScore(double logprob, int rank, List<TokenDistribution.Entry> top) {
+    static final TokenScore NONE = new TokenScore(Double.NaN, -1, List.of());
   }
 
   private static final int[] NO_IDS = {};
@@ -44,7 +44,7 @@ final class Sample {
   private final int logprobs;
   private int[] ids;
   private int length;
-  private final List<Odds> odds = new ArrayList<>();
+  private final List<TokenScore> scores = new ArrayList<>();
   private @Nullable Finish finish;
 
   /**
@@ -129,19 +129,19 @@ final class Sample {
     return finish == Finish.INTERRUPTED;
   }
 
-  /** Notes the odds of the next token in order; {@code logits} are those before it, or null. */
+  /** Notes the score of the next token in order; {@code logits} are those before it, or null. */
   void note(int id, float @Nullable [] logits) {
     if (logprobs < 0 || logits == null) {
-      odds.add(Odds.NONE);
+      scores.add(TokenScore.NONE);
       return;
     }
-    Distribution d = new Distribution(logits, sayable);
-    odds.add(new Odds(d.logprob(id), d.rank(id), d.top(logprobs)));
+    TokenDistribution d = new TokenDistribution(logits, sayable);
+    scores.add(new TokenScore(d.logprob(id), d.rank(id), d.top(logprobs)));
   }
 
   /** Natural log of the probability of the last token that was noted. */
   private double lastLogprob() {
-    return odds.isEmpty() ? Double.NaN : odds.getLast().logprob;
+    return scores.isEmpty() ? Double.NaN : scores.getLast().logprob;
   }
 
   /** Appends a token that the model wrote, and tells the listener what text it completes. */
@@ -211,7 +211,7 @@ final class Sample {
     List<CharSpan> spans = CharSpan.of(tokenizer, all, special);
     List<Token> tokens = new ArrayList<>();
     for (int i = 0; i < length; i++) {
-      Odds known = i < odds.size() ? odds.get(i) : Odds.NONE;
+      TokenScore known = i < scores.size() ? scores.get(i) : TokenScore.NONE;
       tokens.add(
           new Token(
               all[i],

@@ -1,6 +1,6 @@
 package dev.loupe.generate;
 
-import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.text.Labels;
 import dev.loupe.text.Tokenizer;
 import java.util.ArrayList;
@@ -67,9 +67,9 @@ public record Token(
   }
 
   /** Likely tokens as they are shown. */
-  public static List<Candidate> candidates(Tokenizer tokenizer, List<Distribution.Entry> top) {
+  public static List<Candidate> candidates(Tokenizer tokenizer, List<TokenDistribution.Entry> top) {
     List<Candidate> candidates = new ArrayList<>();
-    for (Distribution.Entry entry : top) {
+    for (TokenDistribution.Entry entry : top) {
       candidates.add(
           new Candidate(entry.id(), Labels.label(tokenizer, entry.id()), entry.logprob()));
     }

@@ -5,7 +5,7 @@ import dev.loupe.generate.ReadRequest;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
-import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.sampling.NotFiniteException;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -90,8 +90,8 @@ public record Comparison(
   }
 
   private static double divergence(float[] before, float[] after, BitSet ids) {
-    Distribution p = new Distribution(before, ids);
-    Distribution q = new Distribution(after, ids);
+    TokenDistribution p = new TokenDistribution(before, ids);
+    TokenDistribution q = new TokenDistribution(after, ids);
     double sum = 0;
     for (int id = ids.nextSetBit(0); id >= 0; id = ids.nextSetBit(id + 1)) {
       double logprob = p.logprob(id);

@@ -11,7 +11,7 @@ import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
-import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Labels;
 import dev.loupe.text.Tokenizer;
@@ -81,7 +81,7 @@ final class LensSession implements AutoCloseable {
     float[] last = new float[config.vocabSize()];
     ops.read(logits, config.nLayer(), last, last.length);
     Sampler.requireFinite(last);
-    int asked = target < 0 ? new Distribution(last, sayable).top(1).getFirst().id() : target;
+    int asked = target < 0 ? new TokenDistribution(last, sayable).top(1).getFirst().id() : target;
     double mean = sayable.stream().mapToDouble(id -> last[id]).average().orElseThrow();
     double[] unembedding = unembedding(asked);
     double[] direction = direction(unembedding);
@@ -134,7 +134,7 @@ final class LensSession implements AutoCloseable {
       float[] row = new float[config.vocabSize()];
       model.ops().read(logits, layer, row, row.length);
       Sampler.requireFinite(row);
-      Distribution d = new Distribution(row, sayable);
+      TokenDistribution d = new TokenDistribution(row, sayable);
       guesses.add(
           new Lens.Guess(
               d.logprob(target), d.rank(target), Token.candidates(tokenizer, d.top(top))));

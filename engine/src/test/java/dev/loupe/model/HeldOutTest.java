@@ -13,7 +13,7 @@ import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.cpu.CpuOps;
-import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
 import java.nio.file.Files;
@@ -72,7 +72,7 @@ class HeldOutTest {
         model.logits(a, 0, logits);
         for (int i = 1; i < length; i++) {
           ops.read(logits, i - 1, row, row.length);
-          Distribution distribution = new Distribution(row, tokenizer.ids());
+          TokenDistribution distribution = new TokenDistribution(row, tokenizer.ids());
           loss -= distribution.logprob(window[i]);
           right += distribution.rank(window[i]) == 0 ? 1 : 0;
           likeliest.add(distribution.top(1).getFirst().id());

@@ -87,7 +87,7 @@ final class ConvertCommand implements Callable<Integer> {
       throw new IOException(out + " exists already; give a new name or delete it");
     }
     ProgressBar bar = new ProgressBar(terminal, !quiet.set, "writing " + out.getFileName());
-    try (Checkpoint checkpoint = Models.find(in, adapter).open(activation)) {
+    try (Checkpoint checkpoint = NamedModels.find(in, adapter).open(activation)) {
       if (!quiet.set) {
         WeightsCommand.sayNotes(checkpoint, terminal);
       }

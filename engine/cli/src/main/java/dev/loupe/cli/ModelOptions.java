@@ -61,7 +61,7 @@ final class ModelOptions extends ProcessorOptions {
 
   /** Where the model lies, for what reads it without an adapter. */
   Path source() throws CheckpointException {
-    Models.Found found = find();
+    NamedModels.Found found = find();
     if (found.adapter().isPresent()) {
       throw new CheckpointException(
           "%s is a LoRA adapter: write it as a model first, by loupe weights convert"
@@ -71,12 +71,12 @@ final class ModelOptions extends ProcessorOptions {
   }
 
   /** Where the model lies, and its adapter. */
-  Models.Found find() throws CheckpointException {
+  NamedModels.Found find() throws CheckpointException {
     if (model != null) {
       if (model.toString().isEmpty()) {
         throw new IllegalArgumentException("the model's name is empty: give a folder or a file");
       }
-      return Models.find(model, adapter);
+      return NamedModels.find(model, adapter);
     }
     Path demo =
         Home.demoModel()
@@ -84,7 +84,7 @@ final class ModelOptions extends ProcessorOptions {
                 () ->
                     new CheckpointException(
                         "the bundled demo model is not where Loupe lies: name a model with -m DIR"));
-    return Models.find(demo, adapter);
+    return NamedModels.find(demo, adapter);
   }
 
   /**
@@ -100,7 +100,7 @@ final class ModelOptions extends ProcessorOptions {
     }
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
-      Models.Found found = find();
+      NamedModels.Found found = find();
       loupe = Loupe.open(found.source(), options(found, hash, text, bar), bar::loaded);
     }
     if (!quiet) {
@@ -109,7 +109,7 @@ final class ModelOptions extends ProcessorOptions {
     return loupe;
   }
 
-  private Options options(Models.Found found, boolean hash, boolean text, OpeningBar bar) {
+  private Options options(NamedModels.Found found, boolean hash, boolean text, OpeningBar bar) {
     return new Options(
         backend,
         device,

@@ -63,7 +63,7 @@ final class PullCommand implements Callable<Integer> {
   public Integer call() throws IOException {
     Terminal terminal = parent.main.terminal();
     ModelName model = ModelName.of(name);
-    Path target = folder == null ? Models.cache().folder(model) : folder;
+    Path target = folder == null ? NamedModels.cache().folder(model) : folder;
     HubSettings settings = HubSettings.of(hub, System::getenv, System.getProperty("user.home", ""));
     Pull.Pulled pulled = pull(settings, model, target, terminal);
     if (!pulled.hasTokenizer()) {

@@ -139,7 +139,7 @@ final class ServeCommand implements Callable<Integer> {
    * used is a note: texts are served all the same.
    */
   private Optional<ChatTemplate> chat(Terminal terminal) throws IOException {
-    Models.Found found = model.find();
+    NamedModels.Found found = model.find();
     if (chatTemplate != null) {
       try {
         return Optional.of(template(ChatFormat.from(chatTemplate, found.source())));

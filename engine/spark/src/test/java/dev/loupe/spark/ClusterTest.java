@@ -164,9 +164,9 @@ class ClusterTest {
     try (Checkpoint checkpoint = Checkpoint.open(Corpora.DEMO)) {
       sha256 = checkpoint.sha256();
     }
-    Models.Wanted wanted =
-        new Models.Wanted(
-            Models.Place.of(Corpora.demo()), sha256, Backend.AUTO, Precision.F32, 1, false);
+    OpenModels.Wanted wanted =
+        new OpenModels.Wanted(
+            OpenModels.Place.of(Corpora.demo()), sha256, Backend.AUTO, Precision.F32, 1, false);
     String meeting = Files.createDirectories(folder.resolve("meeting")).toString();
     @SuppressWarnings("resource") // the session's own
     JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
@@ -179,7 +179,7 @@ class ClusterTest {
                   for (int i = 0; i < 1000 && others(meeting) < 2; i++) {
                     Thread.sleep(100); // one core each: the other is on the other executor
                   }
-                  return Models.open(wanted, TaskContext.get()).says();
+                  return OpenModels.open(wanted, TaskContext.get()).says();
                 })
             .collect();
     List<String> cards =

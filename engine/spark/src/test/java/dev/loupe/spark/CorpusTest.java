@@ -645,22 +645,22 @@ class CorpusTest {
 
   @Test
   void anExecutorWithAnotherModelOrNoneSaysSo() throws Exception {
-    Models.Place demo = Models.Place.of(Corpora.demo());
-    Models.Place nowhere = new Models.Place("/no/such/model", false, null);
+    OpenModels.Place demo = OpenModels.Place.of(Corpora.demo());
+    OpenModels.Place nowhere = new OpenModels.Place("/no/such/model", false, null);
     String other =
-        opens(new Models.Wanted(demo, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
+        opens(new OpenModels.Wanted(demo, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
     assertTrue(other.contains("has another model at " + Corpora.DEMO), other);
     assertTrue(other.contains("not " + "0".repeat(64)), other);
     String missing =
-        opens(new Models.Wanted(nowhere, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
+        opens(new OpenModels.Wanted(nowhere, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
     assertTrue(missing.contains("has no /no/such/model"), missing);
     String noCard =
-        opens(new Models.Wanted(demo, "0".repeat(64), Backend.CUDA, Precision.F32, 1, false));
+        opens(new OpenModels.Wanted(demo, "0".repeat(64), Backend.CUDA, Precision.F32, 1, false));
     assertTrue(noCard.contains("was assigned no card"), noCard);
   }
 
   /** What is said of a task that opens this. */
-  private static String opens(Models.Wanted wanted) {
+  private static String opens(OpenModels.Wanted wanted) {
     @SuppressWarnings("resource") // the session's own
     JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
     SparkException e =
@@ -669,7 +669,7 @@ class CorpusTest {
             () ->
                 context
                     .parallelize(List.of(1), 1)
-                    .map(_ -> Models.open(wanted, TaskContext.get()).says())
+                    .map(_ -> OpenModels.open(wanted, TaskContext.get()).says())
                     .collect());
     BackendException said = assertThrows(BackendException.class, () -> Failures.explained(e));
     return String.valueOf(said.getMessage());

@@ -20,7 +20,7 @@ import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.ModelShape;
 import dev.loupe.kernels.PointwiseKernels;
 import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.Scratch;
+import dev.loupe.kernels.DeviceScratch;
 import dev.loupe.kernels.StepKernels;
 import dev.loupe.kernels.Variant;
 import dev.loupe.kernels.VerdictChoice;
@@ -41,7 +41,7 @@ import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
-import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.Arrays;
@@ -112,10 +112,10 @@ public final class CudaOps implements Ops {
   private final GemvKernels gemv;
   private final WeightKernels conversion;
   private final @Nullable CublasLinear cublas;
-  private final Scratch wideWeight; // of the widest int8 matrix so far, in what activations are
-  private final Scratch tokensOfRows; // for logprobs
-  private final Scratch logprobsOfRows;
-  private final Scratch infinitiesOfGaps; // likewise
+  private final DeviceScratch wideWeight; // of the widest int8 matrix so far, in what activations are
+  private final DeviceScratch tokensOfRows; // for logprobs
+  private final DeviceScratch logprobsOfRows;
+  private final DeviceScratch infinitiesOfGaps; // likewise
   private int infinitiesUploaded;
   private @Nullable SampleKernels sampling; // once it is asked for logprobs
   private final SessionPool pool;
@@ -185,10 +185,10 @@ public final class CudaOps implements Ops {
       linear = new LinearKernels(gpu);
       gemv = new GemvKernels(gpu);
       conversion = new WeightKernels(gpu);
-      wideWeight = new Scratch(gpu, activations);
-      tokensOfRows = new Scratch(gpu, Element.I32);
-      logprobsOfRows = new Scratch(gpu, Element.F32);
-      infinitiesOfGaps = new Scratch(gpu, Element.F32);
+      wideWeight = new DeviceScratch(gpu, activations);
+      tokensOfRows = new DeviceScratch(gpu, Element.I32);
+      logprobsOfRows = new DeviceScratch(gpu, Element.F32);
+      infinitiesOfGaps = new DeviceScratch(gpu, Element.F32);
       tryOut();
       cublas = cublas(verdicts);
       choice = verdicts == null || config == null ? null : choice(verdicts, config, named);
@@ -432,7 +432,7 @@ public final class CudaOps implements Ops {
   @Override
   public void logits(Tensor x, Weight head, Tensor out) {
     LinearEpilogue epilogue =
-        new LinearEpilogue.Output(buffer(out), dev.loupe.kernels.Activation.NONE);
+        new LinearEpilogue.Output(buffer(out), dev.loupe.kernels.KernelActivation.NONE);
     multiply(x, head, null, epilogue, out);
   }
 
@@ -506,7 +506,7 @@ public final class CudaOps implements Ops {
 
   /** Whether there are kernels for it; a model with another one runs on the CPU. */
   private static boolean computes(Activation f) {
-    return Arrays.stream(dev.loupe.kernels.Activation.values())
+    return Arrays.stream(dev.loupe.kernels.KernelActivation.values())
         .anyMatch(kernel -> kernel.name().equals(f.name()));
   }
 
@@ -529,8 +529,8 @@ public final class CudaOps implements Ops {
     return whyNotOf(config);
   }
 
-  private static dev.loupe.kernels.Activation kernel(Activation f) {
-    return dev.loupe.kernels.Activation.valueOf(f.name());
+  private static dev.loupe.kernels.KernelActivation kernel(Activation f) {
+    return dev.loupe.kernels.KernelActivation.valueOf(f.name());
   }
 
   @Override
@@ -621,7 +621,7 @@ public final class CudaOps implements Ops {
       float[] row = new float[x.cols()];
       for (int r = 0; r < ids.length; r++) {
         read(x, r, row, row.length);
-        out[r] = ids[r] < 0 ? Double.NaN : new Distribution(row, sayable).logprob(ids[r]);
+        out[r] = ids[r] < 0 ? Double.NaN : new TokenDistribution(row, sayable).logprob(ids[r]);
       }
       return;
     }

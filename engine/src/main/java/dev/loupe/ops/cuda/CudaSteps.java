@@ -6,7 +6,7 @@ import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.Graph;
 import dev.loupe.kernels.HostBuffer;
 import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.SamplingOptions;
+import dev.loupe.kernels.SampleOptions;
 import dev.loupe.kernels.Segment;
 import dev.loupe.kernels.StepKernels;
 import dev.loupe.ops.AttentionHook;
@@ -72,8 +72,8 @@ final class CudaSteps implements Steps {
         kind, plan.dtype(kind), heads.length * rows, plan.columns(kind, this.plan.kv().capacity()));
   }
 
-  private static SamplingOptions options(Sampling s) {
-    return new SamplingOptions(
+  private static SampleOptions options(Sampling s) {
+    return new SampleOptions(
         (float) s.temperature(),
         s.topK(),
         s.topP(),

@@ -1,7 +1,7 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.BackendException;
-import dev.loupe.kernels.Activation;
+import dev.loupe.kernels.KernelActivation;
 import dev.loupe.kernels.ColdTimer;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
@@ -230,7 +230,7 @@ public final class CudaDevice implements Device {
       LinearMap map = new LinearMap(w, null, null, n, n);
       LinearCall call =
           linear.prepare(
-              linear.variantFor(map, size), map, x, new LinearEpilogue.Output(y, Activation.NONE));
+              linear.variantFor(map, size), map, x, new LinearEpilogue.Output(y, KernelActivation.NONE));
       double time = best(() -> 1e3 * gpu.milliseconds(() -> call.run(size)));
       Cublas other = cublas;
       if (other != null) {

@@ -1,6 +1,6 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.kernels.Activation;
+import dev.loupe.kernels.KernelActivation;
 import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.AttentionMapKernels;
 import dev.loupe.kernels.CacheShape;
@@ -156,7 +156,7 @@ final class CudaSetUp {
     DeviceBuffer x = run.put(activations, problem.x());
     LinearMap map = linearMap();
     DeviceBuffer y = outputs(activations);
-    LinearEpilogue.Output to = new LinearEpilogue.Output(y, Activation.NONE);
+    LinearEpilogue.Output to = new LinearEpilogue.Output(y, KernelActivation.NONE);
     if (variant.family().equals(CudaCandidate.CUBLAS)) {
       CublasLinear cublas = run.keep(device.cublas(), CublasLinear::freeProducts);
       LinearCall call = cublas.prepare(map, x, to);
@@ -224,7 +224,7 @@ final class CudaSetUp {
         true,
         () -> {
           gpu.use(KernelChoice.preferring(variant));
-          kernels.activate(Activation.GELU_NEW, x, y, n);
+          kernels.activate(KernelActivation.GELU_NEW, x, y, n);
         });
   }
 }

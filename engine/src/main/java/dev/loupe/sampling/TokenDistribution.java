@@ -10,7 +10,7 @@ import java.util.PriorityQueue;
  * The model's own distribution over the next token: the log-softmax, in f64, of the logits of the
  * tokens that can be said. Other rows of the vocabulary only pad it and have no part in it.
  */
-public final class Distribution {
+public final class TokenDistribution {
   /** A token and the natural log of its probability. */
   public record Entry(int id, double logprob) {}
 
@@ -23,7 +23,7 @@ public final class Distribution {
    *
    * @param ids those that can be said; at least one
    */
-  public Distribution(float[] logits, BitSet ids) {
+  public TokenDistribution(float[] logits, BitSet ids) {
     float max = Float.NEGATIVE_INFINITY;
     for (int id = ids.nextSetBit(0); id >= 0; id = ids.nextSetBit(id + 1)) {
       max = Math.max(max, logits[id]);

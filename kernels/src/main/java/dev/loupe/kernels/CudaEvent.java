@@ -6,11 +6,11 @@ import jcuda.driver.CUevent;
 import jcuda.driver.JCudaDriver;
 
 /** A place in the order of the work on a stream that the host, and other streams, can wait for. */
-public final class Mark extends DriverObject {
+public final class CudaEvent extends DriverObject {
   private final CUevent event = new CUevent();
 
   /** On the GPU's thread. */
-  Mark(Gpu gpu) {
+  CudaEvent(Gpu gpu) {
     super(gpu);
     gpu.check(JCudaDriver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING), "creating an event");
   }

@@ -5,7 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
 /** A piece of native memory that host values pass through, converted on the way. */
-final class Staging {
+final class StagingBuffer {
   private static final long BYTES = 1 << 20;
 
   private final MemorySegment memory = Arena.ofAuto().allocate(BYTES, 64);

@@ -3,13 +3,13 @@ package dev.loupe.kernels;
 import org.jspecify.annotations.Nullable;
 
 /** Device memory that grows to what is asked of it and does not keep its content. */
-public final class Scratch implements AutoCloseable {
+public final class DeviceScratch implements AutoCloseable {
   private final Gpu gpu;
   private final Element element;
   private @Nullable DeviceBuffer buffer;
 
   /** Takes no memory yet. */
-  public Scratch(Gpu gpu, Element element) {
+  public DeviceScratch(Gpu gpu, Element element) {
     this.gpu = gpu;
     this.element = element;
   }

@@ -11,7 +11,7 @@ import java.util.Random;
 import java.util.function.IntToDoubleFunction;
 
 /** Inputs of a {@link SelfTest} on the GPU, and what came of comparing its results. */
-final class Comparison implements AutoCloseable {
+final class SelfTestInputs implements AutoCloseable {
   /** Beside each buffer: enough for some rows before it, and for a tile of them behind it. */
   private static final int BEFORE = 1 << 12;
 
@@ -33,7 +33,7 @@ final class Comparison implements AutoCloseable {
   private String firstWrong = "";
   private double worst;
 
-  Comparison(Gpu gpu) {
+  SelfTestInputs(Gpu gpu) {
     this.gpu = gpu;
   }
 

@@ -21,7 +21,7 @@ import org.jspecify.annotations.Nullable;
  * The folder within the model's own where files are gathered until all are whole, and the lock that
  * keeps a second pull out of it. The lock is the operating system's: it ends with the process.
  */
-final class Staging implements AutoCloseable {
+final class PullFolder implements AutoCloseable {
   private static final String NAME = ".loupe-pull";
   private static final int MARKS = 1 << 16;
   private static final long LOCKED = 1L << 40; // beyond the content, which Windows would not show
@@ -31,7 +31,7 @@ final class Staging implements AutoCloseable {
   private final boolean made;
   private final FileChannel channel;
 
-  private Staging(Path target, Path folder, boolean made, FileChannel channel) {
+  private PullFolder(Path target, Path folder, boolean made, FileChannel channel) {
     this.target = target;
     this.folder = folder;
     this.made = made;
@@ -43,7 +43,7 @@ final class Staging implements AutoCloseable {
    *
    * @throws IOException if they can't be made, or another pull has them
    */
-  static Staging open(Path target) throws IOException {
+  static PullFolder open(Path target) throws IOException {
     Path folder = target.resolve(NAME);
     boolean made = !Files.exists(target);
     try {
@@ -51,7 +51,7 @@ final class Staging implements AutoCloseable {
         Files.createDirectories(folder);
         FileChannel channel = locked(target, folder.resolve("lock"));
         if (channel != null) {
-          return new Staging(target, folder, made, channel);
+          return new PullFolder(target, folder, made, channel);
         }
       }
     } catch (FileSystemException e) {

@@ -10,7 +10,7 @@ import java.io.Serializable;
  * @param count how many, at least one
  * @param sd standard deviation of just these values: the root of the mean square difference
  */
-public record Distribution(
+public record Quantiles(
     long count,
     double mean,
     double sd,

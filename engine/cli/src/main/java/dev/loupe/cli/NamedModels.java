@@ -13,8 +13,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * Models by name: what {@code loupe weights pull} brought, and what Hugging Face's programs did.
  */
-final class Models {
-  private Models() {}
+final class NamedModels {
+  private NamedModels() {}
 
   /**
    * A model on this machine.

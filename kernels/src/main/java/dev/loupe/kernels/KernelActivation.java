@@ -1,7 +1,7 @@
 package dev.loupe.kernels;
 
 /** The nonlinearity that a kernel applies. */
-public enum Activation {
+public enum KernelActivation {
   /** x. */
   NONE(0),
   /** 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
@@ -19,7 +19,7 @@ public enum Activation {
 
   private final int code;
 
-  Activation(int code) {
+  KernelActivation(int code) {
     this.code = code;
   }
 

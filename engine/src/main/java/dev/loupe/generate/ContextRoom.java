@@ -5,8 +5,8 @@ import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 
 /** What a request reads, and how much a context leaves it to write. */
-final class Prompts {
-  private Prompts() {}
+final class ContextRoom {
+  private ContextRoom() {}
 
   /** What a request reads: its ids, or those of its text, or the beginning-of-text token. */
   static int[] ids(GenerateRequest request, Tokenizer tokenizer, Gpt2Config config) {

@@ -13,12 +13,12 @@ package dev.loupe.kernels;
  *     (Keskar et al., arXiv 1909.05858); 1 changes nothing
  * @param seed the same seed draws the same tokens
  */
-public record SamplingOptions(
+public record SampleOptions(
     float temperature, int topK, double topP, double minP, float repetitionPenalty, long seed) {
   /** Ints that {@link #words} takes. */
   public static final int INTS = 8;
 
-  public SamplingOptions {
+  public SampleOptions {
     if (!(temperature >= 0 && temperature < 1e6f)) {
       throw new IllegalArgumentException("temperature %s: not 0 or more".formatted(temperature));
     }

@@ -13,7 +13,7 @@ import java.util.Map;
  * @param settings what the configs say differently about the maths, one phrase each
  * @param tensors one by one; none if the shapes differ, which {@code settings} then says
  */
-public record Comparison(List<String> settings, List<Difference> tensors) {
+public record WeightsComparison(List<String> settings, List<Difference> tensors) {
   private static final int PIECE = 1 << 20; // elements at a time
 
   /**
@@ -27,7 +27,7 @@ public record Comparison(List<String> settings, List<Difference> tensors) {
   public record Difference(
       String name, List<Long> shape, String storedAs, double largest, long at) {}
 
-  public Comparison {
+  public WeightsComparison {
     settings = List.copyOf(settings);
     tensors = List.copyOf(tensors);
   }
@@ -37,7 +37,7 @@ public record Comparison(List<String> settings, List<Difference> tensors) {
    *
    * @param progress hears elements
    */
-  public static Comparison of(Checkpoint a, Checkpoint b, Progress progress) {
+  public static WeightsComparison of(Checkpoint a, Checkpoint b, Progress progress) {
     Gpt2Config ofA = a.config();
     Gpt2Config ofB = b.config();
     List<String> settings = new ArrayList<>();
@@ -54,7 +54,7 @@ public record Comparison(List<String> settings, List<Difference> tensors) {
     Map<String, List<Long>> shapes = Gpt2Layout.shapes(ofA, anyHead);
     List<Difference> tensors = new ArrayList<>();
     if (shapes.equals(Gpt2Layout.shapes(ofB, anyHead))) {
-      long total = shapes.values().stream().mapToLong(Comparison::elements).sum();
+      long total = shapes.values().stream().mapToLong(WeightsComparison::elements).sum();
       long done = 0;
       for (Map.Entry<String, List<Long>> tensor : shapes.entrySet()) {
         tensors.add(of(stored(a, tensor.getKey()), stored(b, tensor.getKey()), tensor.getKey()));
@@ -62,7 +62,7 @@ public record Comparison(List<String> settings, List<Difference> tensors) {
         progress.report(done, total);
       }
     }
-    return new Comparison(settings, tensors);
+    return new WeightsComparison(settings, tensors);
   }
 
   /** What a forward pass depends on, under the names of config.json. */

@@ -32,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  * The models that this process has open: one for all tasks of an executor, which take turns on its
  * cores. They stay open as long as the process lives.
  */
-final class Models {
+final class OpenModels {
   /**
    * What an executor opens.
    *
@@ -68,7 +68,7 @@ final class Models {
   private static final Map<Place, Tokenizer> TOKENIZERS = new HashMap<>();
   private static final Map<String, Path> FETCHED = new HashMap<>();
 
-  private Models() {}
+  private OpenModels() {}
 
   /** This executor, for people. */
   static String here() {

@@ -13,19 +13,19 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-class ComparisonTest {
+class WeightsComparisonTest {
   @TempDir Path temporary;
 
   private Path model(String name, RandomCheckpoint.Layout layout) throws IOException {
     return ModelFolder.random(temporary.resolve(name), ModelFolder.ODD, layout);
   }
 
-  private static Comparison of(Path a, Path b) throws IOException {
+  private static WeightsComparison of(Path a, Path b) throws IOException {
     long[] heard = new long[2];
     try (Checkpoint ofA = Checkpoint.open(a);
         Checkpoint ofB = Checkpoint.open(b)) {
-      Comparison comparison =
-          Comparison.of(
+      WeightsComparison comparison =
+          WeightsComparison.of(
               ofA,
               ofB,
               (done, total) -> {
@@ -38,7 +38,7 @@ class ComparisonTest {
     }
   }
 
-  private static Comparison.Difference tensor(Comparison comparison, String name) {
+  private static WeightsComparison.Difference tensor(WeightsComparison comparison, String name) {
     return comparison.tensors().stream()
         .filter(t -> t.name().equals(name))
         .findFirst()
@@ -68,7 +68,7 @@ class ComparisonTest {
       Gpt2Safetensors.write(
           checkpoint, java.util.Optional.of(DType.F32), java.util.Map.of(), f32, Progress.NONE);
     }
-    Comparison comparison = of(bf16, f32);
+    WeightsComparison comparison = of(bf16, f32);
     assertTrue(comparison.within(0));
     assertEquals(28, comparison.tensors().size());
     assertEquals("BF16, F32", tensor(comparison, "wpe.weight").storedAs());
@@ -81,10 +81,10 @@ class ComparisonTest {
     Path b = model("b", RandomCheckpoint.Layout.PLAIN);
     set(a, "h.1.mlp.c_fc.weight", Map.of(7, 1f, 3000, -2f, 3499, 0.5f));
     set(b, "h.1.mlp.c_fc.weight", Map.of(7, 1.25f, 3000, -2.75f, 3499, 0.25f));
-    Comparison comparison = of(a, b);
-    Comparison.Difference difference = tensor(comparison, "h.1.mlp.c_fc.weight");
+    WeightsComparison comparison = of(a, b);
+    WeightsComparison.Difference difference = tensor(comparison, "h.1.mlp.c_fc.weight");
     assertEquals(
-        new Comparison.Difference("h.1.mlp.c_fc.weight", List.of(50L, 70L), "F32", 0.75, 3000),
+        new WeightsComparison.Difference("h.1.mlp.c_fc.weight", List.of(50L, 70L), "F32", 0.75, 3000),
         difference);
     assertEquals(1, comparison.tensors().stream().filter(t -> t.at() >= 0).count());
     assertFalse(comparison.within(0));
@@ -119,7 +119,7 @@ class ComparisonTest {
   void aHeadThatOneOfThemTies() throws IOException {
     Path tied = model("a", RandomCheckpoint.Layout.PLAIN);
     Path separate = model("b", new RandomCheckpoint.Layout(DType.F32, true, false, false));
-    Comparison other = of(tied, separate);
+    WeightsComparison other = of(tied, separate);
     assertFalse(other.within(0));
     assertTrue(tensor(other, "lm_head.weight").at() >= 0);
     ModelFolder.rewrite(
@@ -141,12 +141,12 @@ class ComparisonTest {
     Path a = model("a", RandomCheckpoint.Layout.PLAIN);
     Path b = model("b", RandomCheckpoint.Layout.PLAIN);
     ModelFolder.replace(ModelFolder.config(b), "\"gelu\"", "\"gelu_new\"");
-    Comparison comparison = of(a, b);
+    WeightsComparison comparison = of(a, b);
     assertEquals(List.of("activation_function gelu and gelu_new"), comparison.settings());
     assertFalse(comparison.within(1));
     assertFalse(comparison.tensors().isEmpty());
     Path demo = Path.of("..", "test-data", "shakespeare");
-    Comparison another = of(a, demo);
+    WeightsComparison another = of(a, demo);
     assertTrue(another.tensors().isEmpty());
     assertTrue(another.settings().contains("n_layer 2 and 6"), another.settings().toString());
     assertFalse(another.within(1));
