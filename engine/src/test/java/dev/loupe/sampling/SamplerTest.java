@@ -325,7 +325,9 @@ class SamplerTest {
     assertEquals(0, d.rank(1));
     assertEquals(2, d.rank(2));
     assertEquals(
-        List.of(1, 3, 0), d.top(3).stream().map(TokenDistribution.Entry::id).toList(), "ties by id");
+        List.of(1, 3, 0),
+        d.top(3).stream().map(TokenDistribution.Entry::id).toList(),
+        "ties by id");
     assertEquals(4, d.top(10).size());
     assertEquals(List.of(), d.top(0));
   }

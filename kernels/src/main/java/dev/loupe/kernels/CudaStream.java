@@ -4,8 +4,9 @@ import jcuda.driver.JCudaDriver;
 
 /**
  * A stream beside the GPU's own one: what is put on it runs at its own pace, in its own order. What
- * has to come after something on another stream waits for a {@link CudaEvent} ({@link CudaEvent#hold}). In a
- * recording it takes part once it holds for a mark set in it, and has to be waited for at the end.
+ * has to come after something on another stream waits for a {@link CudaEvent} ({@link
+ * CudaEvent#hold}). In a recording it takes part once it holds for a mark set in it, and has to be
+ * waited for at the end.
  */
 public final class CudaStream extends DriverObject {
   private final Gpu.Stream stream = new Gpu.Stream();

@@ -374,7 +374,8 @@ class LinearKernelsTest {
       refused(
           "linear v3: no kernel from x in F16 to out in BF16",
           () ->
-              linear.prepare(v3, b.map, b.x, new Output(b.target(Element.BF16), KernelActivation.NONE)));
+              linear.prepare(
+                  v3, b.map, b.x, new Output(b.target(Element.BF16), KernelActivation.NONE)));
       refused(
           "linear v3: acc holds F16, not F32",
           () -> linear.prepare(v3, b.map, b.x, new Residual(b.target(Element.F16))));

@@ -148,7 +148,8 @@ class PointwiseKernelsTest {
     }
   }
 
-  private static void assertActivation(KernelActivation activation, Element element, float x, float y) {
+  private static void assertActivation(
+      KernelActivation activation, Element element, float x, float y) {
     double expected = defined(activation, x);
     // In 2^-24 of the result, half a unit in the last place at most. CUDA's functions are within so
     // many units of the right float (Programming Guide, mathematical functions): expf and tanhf 2,
@@ -225,7 +226,8 @@ class PointwiseKernelsTest {
     assertEquals(Float.NaN, y[0]);
     assertEquals(most, y[1]);
     assertEquals(0, y[2]);
-    float low = activation == KernelActivation.NONE ? -1e30f : activation == KernelActivation.TANH ? -1 : 0;
+    float low =
+        activation == KernelActivation.NONE ? -1e30f : activation == KernelActivation.TANH ? -1 : 0;
     assertEquals(low, y[3] + 0f);
     assertEquals(activation == KernelActivation.TANH ? 1 : 1e30f, y[4]);
   }

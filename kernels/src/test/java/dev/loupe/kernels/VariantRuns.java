@@ -256,7 +256,8 @@ final class VariantRuns implements AutoCloseable {
     LinearMap map = linearMap(e, shapes.linear());
     DeviceBuffer y = empty(e, rows, map.outputs());
     LinearCall call =
-        new LinearKernels(gpu).prepare(v, map, x, new LinearEpilogue.Output(y, KernelActivation.NONE));
+        new LinearKernels(gpu)
+            .prepare(v, map, x, new LinearEpilogue.Output(y, KernelActivation.NONE));
     return new Run(v, e, x.bytes() + bytes(map), y.bytes(), () -> call.run(rows));
   }
 
@@ -265,7 +266,8 @@ final class VariantRuns implements AutoCloseable {
     LinearMap map = linearMap(e, shapes.gemv());
     DeviceBuffer y = empty(Element.F32, map.outputs());
     LinearCall call =
-        new GemvKernels(gpu).prepare(v, map, x, new LinearEpilogue.Output(y, KernelActivation.NONE));
+        new GemvKernels(gpu)
+            .prepare(v, map, x, new LinearEpilogue.Output(y, KernelActivation.NONE));
     return new Run(v, e, x.bytes() + bytes(map), y.bytes(), () -> call.run(1));
   }
 
@@ -415,7 +417,12 @@ final class VariantRuns implements AutoCloseable {
       case "residual" ->
           new Run(v, e, 2 * x.bytes(), x.bytes(), () -> kernels.addResidual(x, y, n));
       case "activate" ->
-          new Run(v, e, x.bytes(), x.bytes(), () -> kernels.activate(KernelActivation.GELU_NEW, x, y, n));
+          new Run(
+              v,
+              e,
+              x.bytes(),
+              x.bytes(),
+              () -> kernels.activate(KernelActivation.GELU_NEW, x, y, n));
       default -> new Run(v, e, x.bytes(), wide.bytes(), () -> kernels.convert(x, wide, n));
     };
   }

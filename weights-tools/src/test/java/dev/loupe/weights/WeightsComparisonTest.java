@@ -84,7 +84,8 @@ class WeightsComparisonTest {
     WeightsComparison comparison = of(a, b);
     WeightsComparison.Difference difference = tensor(comparison, "h.1.mlp.c_fc.weight");
     assertEquals(
-        new WeightsComparison.Difference("h.1.mlp.c_fc.weight", List.of(50L, 70L), "F32", 0.75, 3000),
+        new WeightsComparison.Difference(
+            "h.1.mlp.c_fc.weight", List.of(50L, 70L), "F32", 0.75, 3000),
         difference);
     assertEquals(1, comparison.tensors().stream().filter(t -> t.at() >= 0).count());
     assertFalse(comparison.within(0));

@@ -95,7 +95,9 @@ final class VerifyCommand implements Callable<Integer> {
     }
     long beyond = tensors.stream().filter(t -> !WeightsComparison.within(t, tolerance)).count();
     WeightsComparison.Difference worst =
-        tensors.stream().max(Comparator.comparingDouble(WeightsComparison.Difference::largest)).get();
+        tensors.stream()
+            .max(Comparator.comparingDouble(WeightsComparison.Difference::largest))
+            .get();
     String largest = "%s, in %s".formatted(number(worst.largest()), worst.name());
     if (beyond > 0) {
       return "different: %d of %d tensors, by up to %s".formatted(beyond, tensors.size(), largest);

@@ -1,12 +1,12 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.kernels.CudaEvent;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.Int8Weights;
 import dev.loupe.kernels.LinearMap;
-import dev.loupe.kernels.CudaEvent;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;

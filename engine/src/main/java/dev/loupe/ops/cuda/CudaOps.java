@@ -4,6 +4,7 @@ import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
 import dev.loupe.kernels.DeviceBuffer;
+import dev.loupe.kernels.DeviceScratch;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.EmbeddingKernels;
 import dev.loupe.kernels.GemvKernels;
@@ -20,7 +21,6 @@ import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.ModelShape;
 import dev.loupe.kernels.PointwiseKernels;
 import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.DeviceScratch;
 import dev.loupe.kernels.StepKernels;
 import dev.loupe.kernels.Variant;
 import dev.loupe.kernels.VerdictChoice;
@@ -112,7 +112,8 @@ public final class CudaOps implements Ops {
   private final GemvKernels gemv;
   private final WeightKernels conversion;
   private final @Nullable CublasLinear cublas;
-  private final DeviceScratch wideWeight; // of the widest int8 matrix so far, in what activations are
+  private final DeviceScratch
+      wideWeight; // of the widest int8 matrix so far, in what activations are
   private final DeviceScratch tokensOfRows; // for logprobs
   private final DeviceScratch logprobsOfRows;
   private final DeviceScratch infinitiesOfGaps; // likewise

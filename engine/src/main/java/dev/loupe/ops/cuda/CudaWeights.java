@@ -1,5 +1,7 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.kernels.CudaEvent;
+import dev.loupe.kernels.CudaStream;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
@@ -7,9 +9,7 @@ import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.HostBuffer;
 import dev.loupe.kernels.Int8Weights;
 import dev.loupe.kernels.LinearMap;
-import dev.loupe.kernels.CudaEvent;
 import dev.loupe.kernels.PointwiseKernels;
-import dev.loupe.kernels.CudaStream;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.Gpt2Config;

@@ -1,11 +1,11 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.kernels.CudaEvent;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.Graph;
 import dev.loupe.kernels.HostBuffer;
-import dev.loupe.kernels.CudaEvent;
 import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.SampleOptions;
 import dev.loupe.kernels.Segments;

@@ -1,6 +1,5 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.kernels.KernelActivation;
 import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.AttentionMapKernels;
 import dev.loupe.kernels.CacheShape;
@@ -11,6 +10,7 @@ import dev.loupe.kernels.Element;
 import dev.loupe.kernels.GemvKernels;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.Int8Weights;
+import dev.loupe.kernels.KernelActivation;
 import dev.loupe.kernels.KernelChoice;
 import dev.loupe.kernels.LayerNormKernels;
 import dev.loupe.kernels.LinearCall;
