@@ -204,7 +204,7 @@ public final class Loupe implements AutoCloseable {
     CudaOps.whyNotOf(config)
         .ifPresent(
             why -> {
-              throw new BackendException(why + " (--backend cpu)");
+              throw new BackendException(why);
             });
     CudaOps ops;
     List<String> notes = new ArrayList<>();
@@ -223,7 +223,7 @@ public final class Loupe implements AutoCloseable {
     } catch (GpuMemoryException e) {
       throw e;
     } catch (GpuException e) {
-      throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
+      throw new BackendException(String.valueOf(e.getMessage()));
     }
     return opened(
         ops,

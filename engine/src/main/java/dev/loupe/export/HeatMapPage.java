@@ -64,7 +64,7 @@ final class HeatMapPage {
           String.format(
               Locale.ROOT,
               "a page of %s x %s over %s would hold %.0f MB of weights%s, and"
-                  + " browsers take about %d MB: choose fewer with --layers and --heads, or write"
+                  + " browsers take about %d MB: choose fewer layers or heads, or write"
                   + " .npz",
               Count.of(maps.layers().length, "layer"),
               Count.of(maps.heads().length, "head"),

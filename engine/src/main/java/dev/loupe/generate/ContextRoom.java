@@ -38,20 +38,24 @@ final class ContextRoom {
     }
     int over = prompt - config.nPositions();
     if (over > 0) {
-      throw new IllegalArgumentException(
-          "the prompt has %s and the model reads %d: shorten it by %d, or let the context slide (--overflow slide)"
-              .formatted(Count.of(prompt, "token"), config.nPositions(), over));
+      throw new ContextLengthException(
+          "the prompt has %s and the model reads %d: shorten it by %d, or let the context slide"
+              .formatted(Count.of(prompt, "token"), config.nPositions(), over),
+          prompt,
+          config.nPositions());
     }
     boolean lastHasPosition = request.lastHasPosition();
     int room = roomAfter(prompt, lastHasPosition, config);
     if (request.tokens > room || (request.tokens < 0 && room == 0)) {
-      throw new IllegalArgumentException(
-          "%d prompt tokens leave room for %d new ones in a context of %d%s: ask for fewer, or let the context slide (--overflow slide)"
+      throw new ContextLengthException(
+          "%d prompt tokens leave room for %d new ones in a context of %d%s: ask for fewer, or let the context slide"
               .formatted(
                   prompt,
                   room,
                   config.nPositions(),
-                  lastHasPosition ? ", where the last is read too" : ""));
+                  lastHasPosition ? ", where the last is read too" : ""),
+          prompt,
+          config.nPositions());
     }
     return request.tokens < 0 ? Math.min(GenerateRequest.DEFAULT_TOKENS, room) : request.tokens;
   }

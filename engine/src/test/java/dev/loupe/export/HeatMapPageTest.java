@@ -179,7 +179,7 @@ class HeatMapPageTest {
             assertThrows(
                     IllegalArgumentException.class, () -> AttentionFormat.HTML.write(run, file))
                 .getMessage());
-    assertTrue(message.contains("66 MB") && message.contains("--layers and --heads"), message);
+    assertTrue(message.contains("66 MB") && message.contains("fewer layers or heads"), message);
     assertFalse(Files.exists(file));
   }
 }

@@ -138,7 +138,7 @@ class CudaErrorsTest {
         String.valueOf(assertThrows(GpuMemoryException.class, () -> open(precision)).getMessage());
     assertTrue(message.startsWith("out of GPU memory: the model needs "), message);
     assertTrue(message.contains("  token and position tables"), message);
-    assertEquals(precision == Precision.F32, message.contains("--dtype f16 ("), message);
+    assertEquals(precision == Precision.F32, message.contains("f16 weights ("), message);
     assertTrue(message.contains("  margin that stays free for the driver"), message);
     EmulatedGpu.reset();
     try (Loupe loupe = open(precision)) {

@@ -3,6 +3,7 @@ package dev.loupe.cli;
 import dev.loupe.Loupe;
 import dev.loupe.export.RunJson;
 import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.ContextLengthException;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.sampling.Sampling;
@@ -129,6 +130,8 @@ final class GenerateCommand implements Callable<Integer> {
             new RunPrinter(terminal, output, samples, fileFollows, interrupt).run(loupe, request);
         interrupted = interrupt.asked();
         passes.write(loupe, runs, changes.interventions());
+      } catch (ContextLengthException e) {
+        throw new IllegalArgumentException(e.getMessage() + " (--overflow slide)", e);
       } catch (BrokenRunException e) { // what was made is kept, and the error said at the end
         runs = e.runs();
         interrupted = false;

@@ -322,6 +322,10 @@ public final class Main {
                   ? "a file in use was cut short by another program, or its disk failed: run this again"
                   : firstLine(e);
           case BAD_USAGE -> firstLine(e) + defaults.sources();
+          case NO_BACKEND ->
+              e instanceof GpuException || e.getCause() instanceof GpuException
+                  ? firstLine(e) + " (--backend cpu)"
+                  : firstLine(e);
           default -> firstLine(e);
         };
     ("loupe: " + said).lines().forEach(terminal::say); // the GPU's of memory has a table

@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import dev.loupe.BackendException;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.ops.Gemm;
@@ -102,6 +103,8 @@ final class ModelOptions extends ProcessorOptions {
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
       NamedModels.Found found = find();
       loupe = Loupe.open(found.source(), options(found, hash, text, bar), bar::loaded);
+    } catch (BackendException e) {
+      throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }
     if (!quiet) {
       loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));

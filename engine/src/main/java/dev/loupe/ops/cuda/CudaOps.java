@@ -248,7 +248,7 @@ public final class CudaOps implements Ops {
     }
     if (gemm == Gemm.CUBLAS) {
       throw new GpuException(
-          "cuBLAS is not installed: there is no %s; --gemm own does without"
+          "cuBLAS is not installed: there is no %s; Loupe's own kernels do without"
               .formatted(Cublas.searched()));
     }
     return null;
@@ -313,7 +313,7 @@ public final class CudaOps implements Ops {
             .filter(e -> e.bytes() < weights.bytes())
             .map(
                 e ->
-                    "--dtype %s (%s), "
+                    "%s weights (%s), "
                         .formatted(
                             e == Element.I8 ? "int8" : "f16",
                             Gpu.size(CudaMemory.ofModel(config, ownHead, e).bytes())))
@@ -323,7 +323,7 @@ public final class CudaOps implements Ops {
             gpu,
             pool::freeOne,
             "the model",
-            "try %sa smaller model or --backend cpu".formatted(narrower));
+            "try %sa smaller model or the CPU".formatted(narrower));
   }
 
   @Override
@@ -331,7 +331,7 @@ public final class CudaOps implements Ops {
     String advice =
         "use %s%s%sa shorter text or fewer tokens"
             .formatted(
-                weights == Element.F32 ? "--dtype f16, " : "",
+                weights == Element.F32 ? "f16 weights, " : "",
                 size.samples() > 1 ? "fewer samples, " : "",
                 size.attention().isPresent() ? "fewer layers or heads, " : "");
     memory(size).requireRoom(gpu, pool::freeOne, "the run", advice);

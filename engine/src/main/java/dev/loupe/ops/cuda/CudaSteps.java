@@ -247,7 +247,7 @@ final class CudaSteps implements Steps {
     }
     if (error != 0 || !plan.allowed().get(id < 0 ? room.vocabulary : id)) {
       throw gpu.wrong(
-          "the GPU computes wrongly: it chose token %d of %d with error %d (--backend cpu)"
+          "the GPU computes wrongly: it chose token %d of %d with error %d"
               .formatted(id, room.vocabulary, error));
     }
     return id;
