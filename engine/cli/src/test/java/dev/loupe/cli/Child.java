@@ -31,7 +31,8 @@ import java.util.zip.ZipFile;
  * @param folder where its standard error goes
  */
 record Child(Path folder) {
-  private static final Pattern PERCENT = Pattern.compile("(?:reading|measuring) .* (\\d+)%");
+  private static final Pattern PERCENT =
+      Pattern.compile("(?:reading|measuring|writing) .* (\\d+)%");
 
   static List<String> java(Class<?> main, List<String> flags, Object... args) {
     List<String> command =
@@ -100,7 +101,7 @@ record Child(Path folder) {
     }
   }
 
-  /** Waits until an {@link AtTerminal} has read or measured so many percent. */
+  /** Waits until an {@link AtTerminal} has read, measured or written so many percent. */
   void awaitProgress(Process process, int percent) throws Exception {
     int shown = 0;
     while (shown < percent) {

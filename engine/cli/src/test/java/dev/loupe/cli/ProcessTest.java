@@ -45,8 +45,13 @@ class ProcessTest {
 
   /** Standard output of one that is ended by a signal once so many percent are done. */
   private String ended(String signal, int percent, Object... args) throws Exception {
+    return ended(List.of(), signal, percent, args);
+  }
+
+  private String ended(List<String> flags, String signal, int percent, Object... args)
+      throws Exception {
     Child.assumeIsHeard(signal);
-    Process process = child.start(Child.java(Child.AtTerminal.class, List.of(), args));
+    Process process = child.start(Child.java(Child.AtTerminal.class, flags, args));
     child.awaitProgress(process, percent);
     Child.signal(process, signal);
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
@@ -135,6 +140,46 @@ class ProcessTest {
                 made.resolve("a.npz")));
     child.interrupt(process, made, signal);
     assertTrue(child.said().contains("a.npz"), child.said());
+  }
+
+  /** Without compiled code, what is over at once takes long enough to be ended. */
+  private static final List<String> SLOW = List.of("-Xint");
+
+  @Test
+  void aTerminationWhileATextIsReadLeavesFilesAsTheyWere() throws Exception {
+    Path made = made();
+    Path whole = Files.writeString(made.resolve("a.json"), "of an earlier run");
+    String text = Files.readString(Golden.TEST_DATA.resolve("golden/heldout/text.txt"));
+    String out =
+        ended(
+            SLOW,
+            "TERM",
+            10,
+            "attention",
+            "--backend",
+            "cpu",
+            text.substring(0, 500),
+            "--attention",
+            whole,
+            "--attention",
+            made.resolve("a.npz"),
+            "--stats",
+            made.resolve("s.csv"));
+    assertEquals("", out);
+    assertEquals(List.of("a.json"), Ran.names(made));
+    assertEquals("of an earlier run", Files.readString(whole));
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"m.gguf", "m.safetensors", "folder"})
+  void aTerminationWhileAModelIsConvertedLeavesNothing(String name) throws Exception {
+    Path made = made();
+    Path other = Files.writeString(made.resolve("other"), "whole");
+    Path out = made.resolve(name);
+    ended(SLOW, "TERM", 10, "weights", "convert", Golden.DEMO_MODEL, out, "--dtype", "f16");
+    assertEquals(List.of("other"), Ran.names(made));
+    assertEquals("whole", Files.readString(other));
+    assertTrue(child.saidAtLast().contains(out + " was not made"), child.said());
   }
 
   /** What the child of the next test runs: work that hears a signal and doesn't end. */

@@ -48,6 +48,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -598,6 +599,24 @@ class CorpusTest {
   @Test
   void aDriverThatIsKilledLosesNoFinishedWave() throws Exception {
     Path results = folder.resolve("killed");
+    Process driver = driver(results);
+    driver.destroyForcibly().waitFor();
+    theRestIsDoneAgain(results);
+  }
+
+  @Test
+  void aDriverThatIsTerminatedEndsAfterWhatIsFinished() throws Exception {
+    Path results = folder.resolve("terminated");
+    Process driver = driver(results);
+    driver.destroy(); // SIGTERM
+    assertTrue(driver.waitFor(100, TimeUnit.SECONDS), CorpusTest::log);
+    assertEquals(143, driver.exitValue(), CorpusTest::log);
+    assertTrue(log().contains("the same command goes on from there"), CorpusTest::log);
+    theRestIsDoneAgain(results);
+  }
+
+  /** A run of its own that has finished its first wave. */
+  private static Process driver(Path results) throws Exception {
     Process driver =
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
@@ -627,8 +646,11 @@ class CorpusTest {
     for (int i = 0; i < 9000 && driver.isAlive() && !Files.exists(first); i++) {
       Thread.sleep(20);
     }
-    driver.destroyForcibly().waitFor();
     assertTrue(Files.exists(first), () -> "no wave was finished: " + log());
+    return driver;
+  }
+
+  private static void theRestIsDoneAgain(Path results) throws Exception {
     CorpusJobs.Ran rest = jobs.run(Corpora.run(few, results), new Heard());
     assertTrue(rest.skipped() >= 1 && rest.waves() >= 1, rest.toString());
     assertEquals(4, rest.skipped() + rest.waves());
