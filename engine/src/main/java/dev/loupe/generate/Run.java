@@ -33,8 +33,8 @@ final class Run {
   final List<Sequence> sequences = new ArrayList<>();
   private final List<Sample> samples = new ArrayList<>(); // theirs
 
-  // under the scheduler's lock
-  final Condition turn;
+  // under the lock of the turns
+  @Nullable Condition turn; // once it has entered
   boolean ready; // waits for a pass
   boolean busy; // was in the last pass, and will be back
   boolean inPass;
@@ -56,19 +56,16 @@ final class Run {
 
   /**
    * @param valueNorms those of the model, or null where the request does not ask for them
-   * @param turn of the scheduler's lock
    * @throws IllegalArgumentException if the request does not fit the model
    */
   Run(
       GenerateRequest request,
       Gpt2Config config,
       Tokenizer tokenizer,
-      @Nullable ValueNorms valueNorms,
-      Condition turn) {
+      @Nullable ValueNorms valueNorms) {
     this.request = request;
     this.config = config;
     this.valueNorms = valueNorms;
-    this.turn = turn;
     prompt = ContextRoom.ids(request, tokenizer, config);
     tokens = ContextRoom.tokensToWrite(request, prompt.length, config);
     plan = request.attention.map(selection -> selection.of(config));
@@ -237,6 +234,11 @@ final class Run {
     if (!request.listener.reading(told, layers)) {
       throw new CancellationException("ended while reading the prompt");
     }
+  }
+
+  /** What its thread waits with. */
+  Condition turn() {
+    return Objects.requireNonNull(turn, "the run has not entered");
   }
 
   /** Throws what the last pass failed with, if it did. */

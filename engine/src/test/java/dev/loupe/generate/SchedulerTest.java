@@ -390,7 +390,7 @@ class SchedulerTest {
   }
 
   @Test
-  void slotsHaveABoundAndAClosedBatcherRunsNothing() {
+  void slotsHaveABoundAndAClosedSchedulerRunsNothing() {
     assertThrows(IllegalArgumentException.class, () -> loupe.scheduler(0));
     assertThrows(IllegalArgumentException.class, () -> loupe.scheduler(1025));
     Scheduler scheduler = loupe.scheduler(2);
