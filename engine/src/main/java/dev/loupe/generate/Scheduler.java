@@ -15,6 +15,7 @@ import java.lang.management.ManagementFactory;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -47,7 +48,7 @@ public final class Scheduler implements AutoCloseable {
 
   private final OpenModel open;
   private final @Nullable Loop loop; // null where each run has its own
-  private boolean closed;
+  private final AtomicBoolean closed = new AtomicBoolean();
 
   private Scheduler(OpenModel open, @Nullable Loop loop) {
     this.open = open;
@@ -197,10 +198,9 @@ public final class Scheduler implements AutoCloseable {
 
   /** Gives its memory back, for when nothing runs. */
   @Override
-  public synchronized void close() {
-    if (loop != null && !closed) {
+  public void close() {
+    if (!closed.getAndSet(true) && loop != null) {
       loop.close();
     }
-    closed = true;
   }
 }
