@@ -159,7 +159,7 @@ class HeatMapPictureTest {
         String.valueOf(
             assertThrows(IllegalArgumentException.class, () -> PictureLayout.of(500, 2, 5, 0))
                 .getMessage());
-    assertTrue(message.contains("500 x 2") && message.contains("--layers"), message);
+    assertTrue(message.contains("500 x 2") && message.contains("fewer layers or heads"), message);
   }
 
   @Test
