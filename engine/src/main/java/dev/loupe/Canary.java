@@ -12,6 +12,7 @@ import dev.loupe.kernels.Card;
 import dev.loupe.kernels.FirstContact;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.sampling.NotFiniteException;

@@ -23,6 +23,7 @@ import dev.loupe.kernels.KernelVerdicts;
 import dev.loupe.kernels.VerdictChoice;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.ops.cuda.CudaOps;

@@ -16,6 +16,7 @@ import dev.loupe.generate.Generation.Finish;
 import dev.loupe.generate.Prompt;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
+import dev.loupe.ops.BackendException;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.DType;
 import java.nio.charset.StandardCharsets;

@@ -1,6 +1,6 @@
 package dev.loupe.corpus;
 
-import dev.loupe.BackendException;
+import dev.loupe.ops.BackendException;
 import java.io.IOException;
 import java.util.Iterator;
 import java.util.Optional;

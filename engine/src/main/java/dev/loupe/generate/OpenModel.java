@@ -5,6 +5,7 @@ import dev.loupe.model.AblatedModel;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
+import dev.loupe.ops.BackendException;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
@@ -105,7 +106,8 @@ public final class OpenModel {
    * The model with interventions; the caller closes it.
    *
    * @param prompt what will be read: means of heads are taken over it
-   * @throws IllegalArgumentException if they do not fit the model or its backend
+   * @throws IllegalArgumentException if they do not fit the model
+   * @throws BackendException if its backend can't run the model so
    */
   public AblatedModel ablated(Interventions interventions, Prompt prompt) {
     Gpt2Config config = interventions.of(config());
@@ -114,7 +116,7 @@ public final class OpenModel {
         .whyNot(config)
         .ifPresent(
             why -> {
-              throw new IllegalArgumentException(why);
+              throw new BackendException(why);
             });
     int[] ids = tokens(prompt);
     int[] read = Arrays.copyOf(ids, prompt.lengthOf(ids.length));

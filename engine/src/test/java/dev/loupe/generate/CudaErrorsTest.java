@@ -12,7 +12,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Backend;
-import dev.loupe.BackendException;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.Loupe;
 import dev.loupe.OnGpu;
@@ -21,6 +20,7 @@ import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;

@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Backend;
-import dev.loupe.BackendException;
 import dev.loupe.Loupe;
 import dev.loupe.OnGpu;
 import dev.loupe.Options;
@@ -19,6 +18,7 @@ import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ReferenceGpt2;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;

@@ -1,7 +1,6 @@
 package dev.loupe.cli;
 
 import dev.loupe.Backend;
-import dev.loupe.BackendException;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.attention.AttentionMaps;
@@ -15,6 +14,7 @@ import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.KernelVerdicts;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.CheckpointException;

@@ -1,7 +1,6 @@
 package dev.loupe.cli;
 
 import dev.loupe.Backend;
-import dev.loupe.BackendException;
 import dev.loupe.bench.Machine;
 import dev.loupe.bench.kernel.CpuDevice;
 import dev.loupe.bench.kernel.CudaDevice;
@@ -13,6 +12,7 @@ import dev.loupe.bench.kernel.Operation;
 import dev.loupe.bench.kernel.Shape;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.weights.InputFile;
 import java.io.IOException;

@@ -1,13 +1,13 @@
 package dev.loupe.cli;
 
 import dev.loupe.Backend;
-import dev.loupe.BackendException;
 import dev.loupe.corpus.CorpusException;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.export.HeadTable;
 import dev.loupe.generate.BrokenRunException;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.Precision;
 import dev.loupe.sampling.NotFiniteException;

@@ -1,8 +1,8 @@
 package dev.loupe.cli;
 
-import dev.loupe.BackendException;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.Precision;
 import dev.loupe.weights.Activation;

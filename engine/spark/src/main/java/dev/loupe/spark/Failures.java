@@ -1,8 +1,8 @@
 package dev.loupe.spark;
 
-import dev.loupe.BackendException;
 import dev.loupe.corpus.CorpusException;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.ops.BackendException;
 import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
 import org.apache.spark.sql.AnalysisException;

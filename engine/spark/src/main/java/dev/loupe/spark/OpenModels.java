@@ -1,10 +1,10 @@
 package dev.loupe.spark;
 
 import dev.loupe.Backend;
-import dev.loupe.BackendException;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.corpus.ModelPlace;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;

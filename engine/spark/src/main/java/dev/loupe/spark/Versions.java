@@ -1,6 +1,6 @@
 package dev.loupe.spark;
 
-import dev.loupe.BackendException;
+import dev.loupe.ops.BackendException;
 import java.util.Arrays;
 
 /** What Loupe needs of Java and Spark. */

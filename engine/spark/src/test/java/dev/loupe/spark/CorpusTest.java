@@ -10,7 +10,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.Backend;
-import dev.loupe.BackendException;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.attention.AttentionSelection;
@@ -28,6 +27,7 @@ import dev.loupe.generate.BatchReader;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Token;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.spark.Corpora.Heard;
 import dev.loupe.spark.Corpora.Sum;

@@ -1,6 +1,5 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.BackendException;
 import dev.loupe.kernels.ColdTimer;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
@@ -15,6 +14,7 @@ import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.Variant;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,12 +1,12 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.BackendException;
 import dev.loupe.kernels.ColdTimer;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.LaunchResources;
+import dev.loupe.ops.BackendException;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;

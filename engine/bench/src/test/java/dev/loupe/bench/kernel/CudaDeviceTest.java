@@ -7,11 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.BackendException;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.OnGpu;
 import dev.loupe.bench.kernel.Measurement.Status;
 import dev.loupe.kernels.CudaDriver;
+import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;

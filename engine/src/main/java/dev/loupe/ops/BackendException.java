@@ -1,4 +1,4 @@
-package dev.loupe;
+package dev.loupe.ops;
 
 /** The backend that was asked for can't run here; the message says what is missing. */
 public final class BackendException extends RuntimeException {
