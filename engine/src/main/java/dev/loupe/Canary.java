@@ -2,11 +2,17 @@ package dev.loupe;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.attention.ValueNorms;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.Scheduler;
+import dev.loupe.generate.Token;
 import dev.loupe.kernels.CacheFile;
 import dev.loupe.kernels.Card;
 import dev.loupe.kernels.FirstContact;
+import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampling;
@@ -132,24 +138,22 @@ final class Canary {
     return Optional.empty();
   }
 
-  private static Request read(int[] ids, int top) {
-    return Request.ids(ids).tokens(0).logprobs(top).attention(AttentionSelection.all());
+  private static GenerateRequest read(int[] ids, int top) {
+    return GenerateRequest.ids(ids).tokens(0).logprobs(top).attention(AttentionSelection.all());
   }
 
-  private Generation run(Transformer model, Request request) {
+  private Generation run(Transformer model, GenerateRequest request) {
     ModelInfo info =
         new ModelInfo("canary", Optional.empty(), model.config(), "", "", model.ops().device(), 0);
-    try (Session session =
-        new Session(model, tokenizer, info, request, () -> new ValueNorms(checkpoint))) {
-      Generation run = session.run().getFirst();
-      if (run.finish() == Generation.Finish.INTERRUPTED) {
-        throw new CancellationException("interrupted while the GPU was compared with the CPU");
-      }
-      return run;
+    OpenModel open = new OpenModel(model, checkpoint, tokenizer, info, () -> "");
+    Generation run = Scheduler.alone(open, request).getFirst();
+    if (run.finish() == Generation.Finish.INTERRUPTED) {
+      throw new CancellationException("interrupted while the GPU was compared with the CPU");
     }
+    return run;
   }
 
-  private Generation onCpu(Gpt2Config config, Request request) {
+  private Generation onCpu(Gpt2Config config, GenerateRequest request) {
     int threads = options.threads();
     try (CpuOps ops =
             new CpuOps(

@@ -1,15 +1,28 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.attention.ValueNorms;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.OpenModel;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.generate.Scheduler;
+import dev.loupe.interpret.ActivationCache;
+import dev.loupe.interpret.Comparison;
+import dev.loupe.interpret.HeadSurvey;
+import dev.loupe.interpret.Lens;
+import dev.loupe.interpret.Readout;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.kernels.KernelVerdicts;
 import dev.loupe.kernels.VerdictChoice;
+import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
-import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.ops.cuda.CudaOps;
@@ -21,43 +34,38 @@ import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.Progress;
-import dev.loupe.weights.StoredTensor;
-import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
-import org.jspecify.annotations.Nullable;
 
 /**
  * An open GPT-2 model: generates text and shows what it attended to.
  *
  * <p>Safe for use by several threads: each call has a session of its own (cache and scratch), and
- * they share the weights. Calls block; {@link Request#listener} hears from them meanwhile, and an
- * interrupt ends them early with what they have.
+ * they share the weights. Calls block; {@link GenerateRequest#listener} hears from them meanwhile,
+ * and an interrupt ends them early with what they have.
  */
 public final class Loupe implements AutoCloseable {
-  private final Checkpoint checkpoint;
-  private final Tokenizer tokenizer;
+  private final OpenModel model;
   private final Ops ops;
-  private final Transformer model;
-  private final ModelInfo info;
   private final List<String> notes;
-  private @Nullable ValueNorms valueNorms; // once somebody wants them
 
   private Loupe(Checkpoint checkpoint, Words words, Opened opened, ModelInfo info) {
-    this.checkpoint = checkpoint;
-    this.tokenizer = words.tokenizer();
-    this.ops = opened.ops();
-    this.model = opened.model();
-    this.info = info;
-    this.notes =
+    ops = opened.ops();
+    model =
+        new OpenModel(
+            opened.model(), checkpoint, words.tokenizer(), info, () -> distrust(opened.ops()));
+    notes =
         Stream.of(checkpoint.notes(), words.notes(), opened.notes()).flatMap(List::stream).toList();
+  }
+
+  private static String distrust(Ops ops) {
+    return ops instanceof CudaOps cuda ? cuda.choice().map(VerdictChoice::distrust).orElse("") : "";
   }
 
   /** Opens a model with {@link Options#defaults}. */
@@ -122,50 +130,15 @@ public final class Loupe implements AutoCloseable {
     }
   }
 
-  /** Work on the model that may read weights from their files. */
-  private interface Work<T> {
-    T run();
-  }
-
   /**
-   * Does what reads weights while it runs.
+   * Checks that no other program has written to the model's files since they were opened. Runs do
+   * it themselves; this is for readers of a {@link Readout}.
    *
-   * @throws UncheckedIOException of a {@link CheckpointException}, if a file of the model was
-   *     changed meanwhile
-   */
-  private <T> T onFiles(Work<T> work) {
-    try {
-      T made;
-      try {
-        made = work.run();
-      } catch (NotFiniteException e) {
-        throw notFinite(e);
-      } catch (InternalError e) {
-        if (Checkpoint.isUnreadablePage(e)) {
-          throw checkpoint.unreadable(e);
-        }
-        throw e;
-      }
-      requireUnchanged();
-      return made;
-    } catch (CheckpointException e) {
-      throw new UncheckedIOException(e.getMessage(), e);
-    }
-  }
-
-  /**
-   * That no other program has written to the model's files since they were opened. Runs see to it
-   * themselves; this is for those who read a {@link Readout} or write through a {@link Batcher}.
-   *
-   * @throws UncheckedIOException of a {@link CheckpointException}, if one has; the message names
-   *     the file
+   * @throws java.io.UncheckedIOException of a {@link CheckpointException}, if one has; the message
+   *     names the file
    */
   public void requireUnchanged() {
-    try {
-      checkpoint.checkUnchanged();
-    } catch (CheckpointException e) {
-      throw new UncheckedIOException(e.getMessage(), e);
-    }
+    model.requireUnchanged();
   }
 
   /**
@@ -228,8 +201,11 @@ public final class Loupe implements AutoCloseable {
   private static Opened cuda(
       Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
     Gpt2Config config = checkpoint.config();
-    requireHeads(config);
-    requireActivation(config);
+    CudaOps.whyNotOf(config)
+        .ifPresent(
+            why -> {
+              throw new BackendException(why);
+            });
     CudaOps ops;
     List<String> notes = new ArrayList<>();
     try {
@@ -247,7 +223,7 @@ public final class Loupe implements AutoCloseable {
     } catch (GpuMemoryException e) {
       throw e;
     } catch (GpuException e) {
-      throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
+      throw new BackendException(String.valueOf(e.getMessage()));
     }
     return opened(
         ops,
@@ -269,22 +245,6 @@ public final class Loupe implements AutoCloseable {
         },
         "",
         notes);
-  }
-
-  private static void requireHeads(Gpt2Config config) {
-    if (config.headDim() % 8 != 0 || config.headDim() > 128) {
-      throw new BackendException(
-          "heads %d wide: the GPU takes multiples of 8 up to 128 (--backend cpu)"
-              .formatted(config.headDim()));
-    }
-  }
-
-  private static void requireActivation(Gpt2Config config) {
-    if (!CudaOps.computes(config.activation())) {
-      throw new BackendException(
-          "activation_function %s: no GPU kernel computes it (--backend cpu)"
-              .formatted(config.activation().configName()));
-    }
   }
 
   /**
@@ -326,13 +286,13 @@ public final class Loupe implements AutoCloseable {
    */
   public Generation generate(
       String prompt, Sampling sampling, int tokens, AttentionSelection selection) {
-    return run(Request.text(prompt).sampling(sampling).tokens(tokens).attention(selection))
+    return run(GenerateRequest.text(prompt).sampling(sampling).tokens(tokens).attention(selection))
         .getFirst();
   }
 
   /** Reads {@code text} and keeps the chosen attention; writes nothing. */
   public Generation read(String text, AttentionSelection selection) {
-    return run(Request.text(text).tokens(0).attention(selection)).getFirst();
+    return run(GenerateRequest.text(text).tokens(0).attention(selection)).getFirst();
   }
 
   /**
@@ -348,27 +308,18 @@ public final class Loupe implements AutoCloseable {
    * @throws NotFiniteException if the model computes NaN or infinity; the message names a weight
    *     that holds one
    */
-  public List<Generation> run(Request request) {
-    if (request.mask != Mask.CAUSAL) {
-      throw new IllegalArgumentException(
-          "without the causal mask a text can only be compared, or kept in an activation cache");
-    }
-    if (request.interventions.none()) {
-      return run(model, request, this::valueNorms);
-    }
-    try (ChangedModel changed = changed(request)) {
-      return run(changed.model(), request, Loupe::noValueNorms);
-    }
+  public List<Generation> run(GenerateRequest request) {
+    return Scheduler.alone(model, request);
   }
 
   /**
-   * For runs of several callers that share passes.
+   * For runs of several callers that share forward passes.
    *
    * @param slots texts to write at once, 1 to 1024; where the caches of so many would take more
    *     than a quarter of the machine's memory, there are fewer
    */
-  public Batcher batcher(int slots) {
-    return new Batcher(this, model, tokenizer, ops instanceof CudaOps, slots, this::notFinite);
+  public Scheduler scheduler(int slots) {
+    return Scheduler.shared(model, slots, ops instanceof CudaOps);
   }
 
   /**
@@ -385,179 +336,58 @@ public final class Loupe implements AutoCloseable {
    */
   public BatchReader batchReader(
       Optional<AttentionSelection> attention, boolean logprobs, int tokens) {
-    return new BatchReader(model, tokenizer, attention, logprobs, tokens, this::valueNorms);
-  }
-
-  private List<Generation> run(
-      Transformer model, Request request, Supplier<ValueNorms> valueNorms) {
-    return onFiles(
-        () -> {
-          try (Session session = new Session(model, tokenizer, info, request, valueNorms)) {
-            return session.run();
-          }
-        });
-  }
-
-  private int[] idsToRead(Request request) {
-    int[] ids = Session.promptIds(request, tokenizer, model.config());
-    int most = model.config().nPositions();
-    if (ids.length > most) {
-      throw new IllegalArgumentException(
-          "the text has %s and the model reads %d: shorten it by %d"
-              .formatted(Count.of(ids.length, "token"), most, ids.length - most));
-    }
-    return ids;
-  }
-
-  private ChangedModel changed(Request request) {
-    Gpt2Config config = request.interventions.of(model.config());
-    if (ops instanceof CudaOps) {
-      requireHeads(config);
-    }
-    int[] ids = Session.promptIds(request, tokenizer, config);
-    int[] prompt = Arrays.copyOf(ids, request.promptOf(ids.length));
-    return new ChangedModel(model, checkpoint, request.interventions, prompt);
+    return new BatchReader(model, attention, logprobs, tokens);
   }
 
   /**
-   * Reads a text and keeps what its attention worked on, with the request's interventions and mask.
-   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask,
-   * logprobs and listener count. The caller closes it, before this model.
-   *
-   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
-   *     do not fit the model
-   * @throws java.util.concurrent.CancellationException if the listener ended it
+   * Reads a text and keeps what its attention worked on. The caller closes the result, before this
+   * model. See {@link ActivationCache#of}.
    */
-  public ActivationCache cache(Request request) {
-    int[] ids = idsToRead(request);
-    return onFiles(
-        () -> {
-          if (request.interventions.none()) {
-            return new ActivationCache(model, tokenizer, info, request, ids);
-          }
-          try (ChangedModel changed = changed(request)) {
-            return new ActivationCache(changed.model(), tokenizer, info, request, ids);
-          }
-        });
+  public ActivationCache cache(ReadRequest request) {
+    return ActivationCache.of(model, request, -1);
+  }
+
+  /** Likewise, with every token's logprob, and {@code top} likely tokens at each place. */
+  public ActivationCache cache(ReadRequest request, int top) {
+    return ActivationCache.of(model, request, top);
   }
 
   /**
-   * For the residual stream and the logits of a text, with the request's interventions and mask.
-   * Nothing is written; of the request, its text or ids, prompt length, interventions, mask and
-   * listener count. The caller closes it, before this model.
-   *
-   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
-   *     do not fit the model
+   * For the residual stream and the logits of a text. The caller closes the result, before this
+   * model. See {@link Readout#of}.
    */
-  public Readout readout(Request request) {
-    int[] ids = idsToRead(request);
-    if (request.interventions.none()) {
-      return new Readout(model, request, ids, null, this::notFinite);
-    }
-    ChangedModel changed = changed(request);
-    try {
-      return new Readout(changed.model(), request, ids, changed, this::notFinite);
-    } catch (Throwable e) {
-      changed.close();
-      throw e;
-    }
+  public Readout readout(ReadRequest request) {
+    return Readout.of(model, request);
   }
 
-  /**
-   * Reads a text twice, by the model as it is and with the request's interventions and mask; of the
-   * request, only its text or ids and these count.
-   *
-   * @throws IllegalArgumentException if the text is longer than the context, or the interventions
-   *     do not fit the model
-   */
-  public Comparison compare(Request request) {
-    int[] ids = Session.promptIds(request, tokenizer, model.config());
-    Request plain = Request.ids(ids).logprobs(0);
-    Request changed =
-        Request.ids(ids).logprobs(0).interventions(request.interventions).mask(request.mask);
-    try (ActivationCache before = cache(plain);
-        ActivationCache after = cache(changed)) {
-      return Comparison.of(before, after);
-    } catch (NotFiniteException e) {
-      throw notFinite(e);
-    }
+  /** Reads a text with and without interventions; see {@link Comparison#of}. */
+  public Comparison compare(ReadRequest request) {
+    return Comparison.of(model, request);
   }
 
-  /**
-   * Why the model says what it says after one token of what {@code request} reads; of the request,
-   * only its text or ids and its listener count.
-   *
-   * @param position of the token, from 0; negative for the last
-   * @param target the token in question; negative for the one that follows in the text, or the
-   *     likeliest at its end
-   * @param top how many tokens are named after each layer
-   * @throws IllegalArgumentException if the text has no such position, is longer than the context,
-   *     or the vocabulary has no such token
-   */
-  public Lens lens(Request request, int position, int target, int top) {
-    Gpt2Config config = model.config();
-    int[] ids = Session.promptIds(request, tokenizer, config);
-    int at = position < 0 ? ids.length - 1 : position;
-    if (at >= ids.length) {
-      throw new IllegalArgumentException(
-          "no token %d: the text has tokens 0..%d".formatted(at, ids.length - 1));
-    }
-    if (at >= config.nPositions()) {
-      throw new IllegalArgumentException(
-          "token %d: the model reads %d tokens".formatted(at, config.nPositions()));
-    }
-    if (target >= 0) {
-      tokenizer.requireToken(target);
-    }
-    if (top < 0) {
-      throw new IllegalArgumentException("the top %d tokens: not 0 or more".formatted(top));
-    }
-    int asked = target < 0 && at + 1 < ids.length ? ids[at + 1] : target;
-    int[] shown = Arrays.copyOf(ids, Math.min(ids.length, at + 2));
-    List<Token> tokens = Sample.tokens(tokenizer, shown);
-    return onFiles(
-        () -> {
-          try (LensSession session =
-              new LensSession(model, checkpoint, tokenizer, request, Arrays.copyOf(ids, at + 1))) {
-            return session.look(info, tokens, asked, top);
-          }
-        });
+  /** Why the model says what it says after one token; see {@link Lens#of}. */
+  public Lens lens(Prompt prompt, int position, int target, int top) {
+    return lens(prompt, position, target, top, ReadListener.NONE);
   }
 
-  /** {@link #heads(Request)} on {@code text}, which may be long, or empty. */
-  public HeadSurvey heads(String text) {
-    return heads(Request.text(text));
+  /** Likewise, with a listener. */
+  public Lens lens(Prompt prompt, int position, int target, int top, ReadListener listener) {
+    return Lens.of(model, prompt, position, target, top, listener);
   }
 
-  /**
-   * What each head does, on the text of {@code request} in windows of the context, and on repeated
-   * random tokens. Nothing is written. If the listener ends the reading, what was read of the text
-   * counts.
-   *
-   * @throws IllegalArgumentException if an id is outside the vocabulary
-   * @throws java.util.concurrent.CancellationException if the listener ended it before the random
-   *     tokens were read
-   * @throws GpuException if the GPU fails
-   */
-  public HeadSurvey heads(Request request) {
-    return onFiles(() -> HeadSurvey.of(this, request));
+  /** What each head does; see {@link HeadSurvey#of}. */
+  public HeadSurvey heads(Prompt prompt) {
+    return heads(prompt, ReadListener.NONE);
   }
 
-  private static ValueNorms noValueNorms() {
-    throw new IllegalArgumentException(
-        "norms of values are those of the model as it is: ask for them without changing heads");
-  }
-
-  private synchronized ValueNorms valueNorms() {
-    if (valueNorms == null) {
-      valueNorms = new ValueNorms(checkpoint);
-    }
-    return valueNorms;
+  /** Likewise, with a listener. */
+  public HeadSurvey heads(Prompt prompt, ReadListener listener) {
+    return HeadSurvey.of(model, prompt, listener);
   }
 
   /** What was opened and what it runs on. */
   public ModelInfo info() {
-    return info;
+    return model.info();
   }
 
   /** What the checkpoint leaves open and was assumed, and what is unusual about the GPU. */
@@ -581,41 +411,16 @@ public final class Loupe implements AutoCloseable {
   }
 
   public Tokenizer tokenizer() {
-    return tokenizer;
-  }
-
-  /** {@code cause}, with the first weight that explains it. */
-  private NotFiniteException notFinite(NotFiniteException cause) {
-    requireUnchanged();
-    for (StoredTensor tensor : checkpoint.tensors()) {
-      float[] row = new float[Math.toIntExact(tensor.shape().getLast())];
-      for (long i = 0; i < tensor.elements(); i += row.length) {
-        tensor.read(i, row, 0, row.length);
-        for (int j = 0; j < row.length; j++) {
-          if (!Float.isFinite(row[j])) {
-            return new NotFiniteException(
-                "%s: %s holds %s at element %d, so the model computes nothing of use"
-                    .formatted(info.source(), tensor.name(), row[j], i + j));
-          }
-        }
-      }
-    }
-    String distrust =
-        ops instanceof CudaOps cuda ? cuda.choice().map(VerdictChoice::distrust).orElse("") : "";
-    return new NotFiniteException(
-        "%s: all weights are finite, but %s: they overflow 32-bit floats%s"
-            .formatted(
-                info.source(),
-                cause.getMessage(),
-                distrust.isEmpty() ? "" : ", or the GPU computes wrongly" + distrust));
+    return model.tokenizer();
   }
 
   @Override
   public void close() {
-    try (checkpoint;
-        tokenizer;
+    try (Checkpoint _ = model.checkpoint();
+        Tokenizer _ = model.tokenizer();
         ops;
-        model) { // in reverse, and all of them whatever a lost GPU says
+        Transformer _ = model.transformer()) {
+      // in reverse, and all of them even if the GPU is lost
     }
   }
 }

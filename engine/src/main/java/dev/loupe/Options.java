@@ -2,6 +2,8 @@ package dev.loupe;
 
 import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.VerdictChoice;
+import dev.loupe.ops.Gemm;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.Activation;
 import java.nio.file.Path;
 import java.util.Map;

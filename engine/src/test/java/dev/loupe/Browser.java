@@ -109,7 +109,7 @@ public record Browser(ChromeDriver driver) implements AutoCloseable {
     return this;
   }
 
-  /** Waits for a condition on the page's state, {@code s} of its module {@code m}. */
+  /** Waits for a condition on the page's state {@code s}; {@code m} has what its modules export. */
   public void until(String what, String condition) {
     await(what, () -> Boolean.TRUE.equals(script("return " + condition)));
   }
@@ -129,17 +129,17 @@ public record Browser(ChromeDriver driver) implements AutoCloseable {
   }
 
   /**
-   * Runs a script with the page's state as {@code s}, its module as {@code m}, arguments as a. What
-   * the state was then is drawn when this returns: a change is drawn in the next frame, and what
-   * that changes in turn in the one after.
+   * Runs a script with the page's state as {@code s}, what its modules for state, selection and
+   * tiles export as {@code m}, arguments as a. What the state was then is drawn when this returns:
+   * a change is drawn in the next frame, and what that changes in turn in the one after.
    */
   public @Nullable Object script(String body, Object... arguments) {
     Object result =
         driver.executeAsyncScript(
             """
             const a = [...arguments], done = a.pop();
-            import('/page/state.js').then(async m => {
-              const s = m.state, frame = () => new Promise(requestAnimationFrame);
+            Promise.all([import('/page/state.js'), import('/page/selection.js'), import('/page/tiles.js')]).then(async modules => {
+              const m = Object.assign({}, ...modules), s = m.state, frame = () => new Promise(requestAnimationFrame);
               const value = await (async () => { %s })();
               await frame();
               await frame();

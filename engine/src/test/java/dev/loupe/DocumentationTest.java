@@ -1,16 +1,10 @@
 package dev.loupe;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.model.Golden;
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.PrintStream;
-import java.net.URL;
-import java.net.URLClassLoader;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
@@ -24,59 +18,11 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
-import javax.tools.JavaCompiler;
-import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 /** What the documents say is so. */
 class DocumentationTest {
   private static final Path ROOT = Checkout.ROOT;
-
-  @TempDir Path folder;
-
-  /** The README's Java compiles as it stands, runs on the demo model, and prints what it says. */
-  @Test
-  void theJavaSnippetRuns() throws Exception {
-    String readme = Files.readString(ROOT.resolve("README.md"));
-    Matcher block = Pattern.compile("```java\n(.*?)```", Pattern.DOTALL).matcher(readme);
-    assertTrue(block.find(), "README.md has a Java snippet");
-    String snippet = block.group(1);
-    assertTrue(snippet.contains("\"test-data/shakespeare\""), snippet);
-    String source = snippet.replace("\"test-data/", "\"../test-data/");
-    Path file = folder.resolve("Example.java");
-    Files.writeString(file, source);
-    JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
-    assertNotNull(compiler, "tests run on a JDK");
-    ByteArrayOutputStream errors = new ByteArrayOutputStream();
-    int rc =
-        compiler.run(
-            null,
-            errors,
-            errors,
-            "-cp",
-            System.getProperty("java.class.path"),
-            "-d",
-            folder.toString(),
-            file.toString());
-    assertEquals(0, rc, errors.toString(StandardCharsets.UTF_8));
-    ByteArrayOutputStream printed = new ByteArrayOutputStream();
-    PrintStream out = System.out;
-    try (URLClassLoader loader =
-        new URLClassLoader(
-            new URL[] {folder.toUri().toURL()}, DocumentationTest.class.getClassLoader())) {
-      System.setOut(new PrintStream(printed, true, StandardCharsets.UTF_8));
-      loader
-          .loadClass("Example")
-          .getMethod("main", String[].class)
-          .invoke(null, (Object) new String[0]);
-    } finally {
-      System.setOut(out);
-    }
-    Matcher said = Pattern.compile("```text\n(.*?)```", Pattern.DOTALL).matcher(readme);
-    assertTrue(said.find(block.end()), "what it prints follows the snippet");
-    assertEquals(said.group(1), printed.toString(StandardCharsets.UTF_8));
-  }
 
   @Test
   void linksLeadSomewhere() throws Exception {

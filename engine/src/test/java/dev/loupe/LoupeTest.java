@@ -7,9 +7,14 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation.Finish;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.AttentionRows;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Generation.Finish;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.DType;
@@ -43,7 +48,7 @@ class LoupeTest {
     loupe.close();
   }
 
-  private static Generation one(Request request) {
+  private static Generation one(GenerateRequest request) {
     return loupe.run(request).getFirst();
   }
 
@@ -62,7 +67,7 @@ class LoupeTest {
     int[] expected = golden.ints("greedy_ids");
     Generation run =
         one(
-            Request.ids(prompt)
+            GenerateRequest.ids(prompt)
                 .tokens(expected.length)
                 .sampling(Sampling.greedy())
                 .logprobs(2)
@@ -95,9 +100,10 @@ class LoupeTest {
 
   @Test
   void mapsOnOrOffChangeNoBit() {
-    Request plain = Request.text("ROMEO:").tokens(40).sampling(Sampling.seeded(4)).logprobs(3);
-    Request mapped =
-        Request.text("ROMEO:")
+    GenerateRequest plain =
+        GenerateRequest.text("ROMEO:").tokens(40).sampling(Sampling.seeded(4)).logprobs(3);
+    GenerateRequest mapped =
+        GenerateRequest.text("ROMEO:")
             .tokens(40)
             .sampling(Sampling.seeded(4))
             .logprobs(3)
@@ -112,7 +118,8 @@ class LoupeTest {
   @Test
   void mapsOfARunEqualThoseOfReadingItsText() {
     Generation run = loupe.generate("ROMEO:", Sampling.seeded(4), 30, AttentionSelection.all());
-    Generation read = one(Request.ids(ids(run)).tokens(0).attention(AttentionSelection.all()));
+    Generation read =
+        one(GenerateRequest.ids(ids(run)).tokens(0).attention(AttentionSelection.all()));
     for (int l = 0; l < 6; l++) {
       for (int h = 0; h < 3; h++) {
         for (int q = 0; q < run.tokens().size(); q++) {
@@ -154,7 +161,7 @@ class LoupeTest {
 
   @Test
   void statisticsAreThoseOfTheMaps() {
-    Request request = Request.text("To be, or not to be").tokens(20);
+    GenerateRequest request = GenerateRequest.text("To be, or not to be").tokens(20);
     AttentionSelection selection = AttentionSelection.all().layers(1, 4);
     Generation both = one(request.attention(selection.withStatistics(5)));
     AttentionRows.close(both.attention(), both.statistics().orElseThrow(), 1e-6);
@@ -168,7 +175,7 @@ class LoupeTest {
 
   @Test
   void mapsOfHalvesAreTheRoundedOnes() {
-    Request request = Request.text("To be, or not to be").tokens(20);
+    GenerateRequest request = GenerateRequest.text("To be, or not to be").tokens(20);
     AttentionMaps whole = one(request.attention(AttentionSelection.all())).attention();
     AttentionMaps halves =
         one(request.attention(AttentionSelection.all().dtype(DType.F16))).attention();
@@ -186,7 +193,7 @@ class LoupeTest {
   void samplesDifferAndEachEqualsItsOwnRun() {
     List<Generation> three =
         loupe.run(
-            Request.text("The")
+            GenerateRequest.text("The")
                 .tokens(20)
                 .samples(3)
                 .sampling(Sampling.seeded(11))
@@ -197,13 +204,17 @@ class LoupeTest {
     assertNotEquals(three.get(1).text(), three.get(2).text());
     List<Generation> five =
         loupe.run(
-            Request.text("The").tokens(20).samples(5).sampling(Sampling.seeded(11)).logprobs(1));
+            GenerateRequest.text("The")
+                .tokens(20)
+                .samples(5)
+                .sampling(Sampling.seeded(11))
+                .logprobs(1));
     for (int s = 0; s < 3; s++) {
       assertEquals(s, three.get(s).sample());
       assertEquals(
           five.get(s).tokens(), three.get(s).tokens(), "the batch around a sample changes no bit");
       Generation read =
-          one(Request.ids(ids(three.get(s))).tokens(0).attention(AttentionSelection.all()));
+          one(GenerateRequest.ids(ids(three.get(s))).tokens(0).attention(AttentionSelection.all()));
       for (int q = 0; q < read.tokens().size(); q++) {
         assertArrayEquals(read.attention().row(5, 1, q), three.get(s).attention().row(5, 1, q));
       }
@@ -212,27 +223,32 @@ class LoupeTest {
 
   @Test
   void sameSeedSameText() {
-    Request request = Request.text("QUEEN:").tokens(30).sampling(Sampling.seeded(8));
+    GenerateRequest request =
+        GenerateRequest.text("QUEEN:").tokens(30).sampling(Sampling.seeded(8));
     assertEquals(one(request).tokens(), one(request).tokens());
     assertNotEquals(
         one(request).text(),
-        one(Request.text("QUEEN:").tokens(30).sampling(Sampling.seeded(9))).text());
+        one(GenerateRequest.text("QUEEN:").tokens(30).sampling(Sampling.seeded(9))).text());
   }
 
   @Test
   void stopStringsCutTheTextEvenInsideAToken() {
-    Generation free = one(Request.text("ROMEO:").tokens(24).sampling(Sampling.greedy()));
+    Generation free = one(GenerateRequest.text("ROMEO:").tokens(24).sampling(Sampling.greedy()));
     assertEquals("\nWhat, I am a lord,\nWhat, I am a lord,\nW", free.text());
     Generation stopped =
         one(
-            Request.text("ROMEO:")
+            GenerateRequest.text("ROMEO:")
                 .tokens(24)
                 .sampling(Sampling.greedy())
                 .stops(List.of("zzz", "hat, I am a l")));
     assertEquals("\nW", stopped.text());
     assertEquals(Finish.STOP, stopped.finish());
     Generation whole =
-        one(Request.text("ROMEO:").tokens(24).sampling(Sampling.greedy()).stops(List.of("zzz")));
+        one(
+            GenerateRequest.text("ROMEO:")
+                .tokens(24)
+                .sampling(Sampling.greedy())
+                .stops(List.of("zzz")));
     assertEquals(free.text(), whole.text(), "what was held back comes out at the end");
     assertEquals(Finish.LENGTH, whole.finish());
   }
@@ -242,7 +258,7 @@ class LoupeTest {
     List<StringBuilder> heard = List.of(new StringBuilder(), new StringBuilder());
     List<Generation> runs =
         loupe.run(
-            Request.text("KING")
+            GenerateRequest.text("KING")
                 .tokens(30)
                 .samples(2)
                 .sampling(Sampling.seeded(1))
@@ -255,8 +271,8 @@ class LoupeTest {
     boolean text(int sample, String piece);
   }
 
-  private static Request.Listener listener(Heard heard) {
-    return new Request.Listener() {
+  private static GenerateRequest.Listener listener(Heard heard) {
+    return new GenerateRequest.Listener() {
       @Override
       public boolean text(int sample, String piece) {
         return heard.text(sample, piece);
@@ -269,7 +285,7 @@ class LoupeTest {
     List<String> pieces = new ArrayList<>();
     Generation run =
         one(
-            Request.text("ROMEO:")
+            GenerateRequest.text("ROMEO:")
                 .tokens(50)
                 .sampling(Sampling.greedy())
                 .attention(AttentionSelection.all())
@@ -286,7 +302,7 @@ class LoupeTest {
   void anInterruptEndsARunAndKeepsTheText() {
     Generation run =
         one(
-            Request.text("ROMEO:")
+            GenerateRequest.text("ROMEO:")
                 .tokens(100)
                 .sampling(Sampling.greedy())
                 .listener(
@@ -306,9 +322,9 @@ class LoupeTest {
         CancellationException.class,
         () ->
             one(
-                Request.text("ROMEO:")
+                GenerateRequest.text("ROMEO:")
                     .listener(
-                        new Request.Listener() {
+                        new GenerateRequest.Listener() {
                           @Override
                           public boolean reading(int layersDone, int layers) {
                             return layersDone < 3;
@@ -318,27 +334,29 @@ class LoupeTest {
 
   @Test
   void emptyPromptIsTheBeginningOfTextAndASpaceIsAPrompt() {
-    Generation empty = one(Request.text("").tokens(5).sampling(Sampling.greedy()));
+    Generation empty = one(GenerateRequest.text("").tokens(5).sampling(Sampling.greedy()));
     assertEquals(1, empty.promptLength());
     assertEquals(1023, empty.tokens().getFirst().id());
     assertTrue(empty.tokens().getFirst().special());
-    Generation space = one(Request.text(" ").tokens(0));
+    Generation space = one(GenerateRequest.text(" ").tokens(0));
     assertEquals("·", space.tokens().getFirst().label());
     assertEquals("20", space.tokens().getFirst().bytes());
   }
 
   @Test
   void specialTokensInTextArePlainUnlessAsked() {
-    Generation plain = one(Request.text("a<|endoftext|>").tokens(0));
+    Generation plain = one(GenerateRequest.text("a<|endoftext|>").tokens(0));
     assertTrue(plain.tokens().stream().noneMatch(Token::special));
-    Generation special = one(Request.text("a<|endoftext|>").tokens(0).special(true));
+    Generation special =
+        one(GenerateRequest.of(Prompt.text("a<|endoftext|>").special(true)).tokens(0));
     assertEquals(1023, special.tokens().getLast().id());
     assertEquals("<|endoftext|>", special.tokens().getLast().label());
   }
 
   @Test
   void tokensCoverTheirText() {
-    Generation run = one(Request.text("naïve ☂ 한국").tokens(10).sampling(Sampling.seeded(2)));
+    Generation run =
+        one(GenerateRequest.text("naïve ☂ 한국").tokens(10).sampling(Sampling.seeded(2)));
     StringBuilder hex = new StringBuilder();
     run.tokens().forEach(token -> hex.append(token.bytes()));
     byte[] bytes = HexFormat.of().parseHex(hex);
@@ -355,12 +373,15 @@ class LoupeTest {
   @Test
   void contextIsEnforced() {
     String long300 = "a b c d e f g h i j ".repeat(30);
-    refused(r -> {}, Request.text(long300), "331 tokens", "256", "by 75");
-    refused(r -> r.tokens(252), Request.text("ROMEO:"), "6 prompt", "251");
-    refused(r -> r.tokens(251).attention(AttentionSelection.all()), Request.text("ROMEO:"), "250");
+    refused(r -> {}, GenerateRequest.text(long300), "331 tokens", "256", "by 75");
+    refused(r -> r.tokens(252), GenerateRequest.text("ROMEO:"), "6 prompt", "251");
+    refused(
+        r -> r.tokens(251).attention(AttentionSelection.all()),
+        GenerateRequest.text("ROMEO:"),
+        "250");
     assertEquals(
         256,
-        one(Request.text("ROMEO:")
+        one(GenerateRequest.text("ROMEO:")
                 .tokens(250)
                 .sampling(Sampling.seeded(1))
                 .attention(AttentionSelection.all().layers(0)))
@@ -368,31 +389,35 @@ class LoupeTest {
             .tokens(),
         "exactly full is fine, the last row included");
     int[] full = new int[256];
-    refused(r -> r.attention(AttentionSelection.all()), Request.ids(full), "room for 0");
-    refused(r -> r.readAgain(true), Request.ids(full), "room for 0", "read");
-    refused(r -> {}, Request.ids(new int[257]), "by 1");
-    assertEquals(256, one(Request.ids(full).tokens(0)).tokens().size());
+    refused(r -> r.attention(AttentionSelection.all()), GenerateRequest.ids(full), "room for 0");
+    refused(r -> r.readAgain(true), GenerateRequest.ids(full), "room for 0", "read");
+    refused(r -> {}, GenerateRequest.ids(new int[257]), "by 1");
+    assertEquals(256, one(GenerateRequest.ids(full).tokens(0)).tokens().size());
   }
 
   @Test
   void requestsThatDoNotFitTheModelAreRefused() {
-    refused(r -> {}, Request.ids(5, 1024), "1024", "0..1023");
-    refused(r -> {}, Request.ids(-1), "-1");
+    refused(r -> {}, GenerateRequest.ids(5, 1024), "1024", "0..1023");
+    refused(r -> {}, GenerateRequest.ids(-1), "-1");
     refused(
-        r -> r.attention(AttentionSelection.all().layers(6)), Request.text("a"), "layer 6", "0..5");
+        r -> r.attention(AttentionSelection.all().layers(6)),
+        GenerateRequest.text("a"),
+        "layer 6",
+        "0..5");
     refused(
         r -> r.attention(AttentionSelection.all().heads(0, 3)),
-        Request.text("a"),
+        GenerateRequest.text("a"),
         "head 3",
         "0..2");
-    refused(r -> r.stops(List.of("")), Request.text("a"), "stop");
-    assertThrows(IllegalArgumentException.class, () -> Request.text("a").tokens(-1));
-    assertThrows(IllegalArgumentException.class, () -> Request.text("a").samples(0));
-    assertThrows(IllegalArgumentException.class, () -> Request.text("a").logprobs(-1));
+    refused(r -> r.stops(List.of("")), GenerateRequest.text("a"), "stop");
+    assertThrows(IllegalArgumentException.class, () -> GenerateRequest.text("a").tokens(-1));
+    assertThrows(IllegalArgumentException.class, () -> GenerateRequest.text("a").samples(0));
+    assertThrows(IllegalArgumentException.class, () -> GenerateRequest.text("a").logprobs(-1));
     assertThrows(IllegalArgumentException.class, () -> AttentionSelection.all().layers());
   }
 
-  private static void refused(Consumer<Request> change, Request request, String... words) {
+  private static void refused(
+      Consumer<GenerateRequest> change, GenerateRequest request, String... words) {
     change.accept(request);
     String message =
         assertThrows(IllegalArgumentException.class, () -> loupe.run(request)).toString();
@@ -403,8 +428,8 @@ class LoupeTest {
 
   @Test
   void slidingForgetsTheOlderHalfAndSaysSo() {
-    Request request =
-        Request.text("ROMEO:")
+    GenerateRequest request =
+        GenerateRequest.text("ROMEO:")
             .tokens(400)
             .sampling(Sampling.seeded(3))
             .slide(true)
@@ -429,7 +454,7 @@ class LoupeTest {
     }
     // What follows depends on the kept tokens alone.
     int[] kept = Arrays.copyOfRange(ids(run), 256, 390);
-    Generation again = one(Request.ids(kept).tokens(0).attention(AttentionSelection.all()));
+    Generation again = one(GenerateRequest.ids(kept).tokens(0).attention(AttentionSelection.all()));
     float[] expected = again.attention().row(5, 1, 133);
     float[] actual = Arrays.copyOfRange(run.attention().row(5, 1, 389), 256, 390);
     assertArrayEquals(expected, actual);
@@ -439,7 +464,7 @@ class LoupeTest {
   void slidingTakesAPromptLongerThanTheContext() {
     Generation run =
         one(
-            Request.text("a b c d e f g h i j ".repeat(30))
+            GenerateRequest.text("a b c d e f g h i j ".repeat(30))
                 .tokens(5)
                 .slide(true)
                 .logprobs(0)
@@ -448,13 +473,14 @@ class LoupeTest {
     assertEquals(run.promptLength() + 5, run.tokens().size());
     refused(
         r -> r.slide(true).attention(AttentionSelection.all()),
-        Request.text("a b c d e f g h i j ".repeat(30)),
+        GenerateRequest.text("a b c d e f g h i j ".repeat(30)),
         "attention");
   }
 
   @Test
   void threadsShareAModel() throws Exception {
-    Request request = Request.text("ROMEO:").tokens(15).sampling(Sampling.seeded(5));
+    GenerateRequest request =
+        GenerateRequest.text("ROMEO:").tokens(15).sampling(Sampling.seeded(5));
     String expected = one(request).text();
     try (ExecutorService pool = Executors.newFixedThreadPool(4)) {
       List<Future<String>> texts = new ArrayList<>();
@@ -471,8 +497,8 @@ class LoupeTest {
   void useAfterCloseIsAnErrorNotACrash() throws Exception {
     Loupe closed = Loupe.open(Golden.DEMO_MODEL, Options.defaults().threads(1));
     closed.close();
-    assertThrows(IllegalStateException.class, () -> closed.run(Request.text("a")));
-    assertThrows(IllegalStateException.class, () -> closed.run(Request.ids(1)));
+    assertThrows(IllegalStateException.class, () -> closed.run(GenerateRequest.text("a")));
+    assertThrows(IllegalStateException.class, () -> closed.run(GenerateRequest.ids(1)));
   }
 
   @Test

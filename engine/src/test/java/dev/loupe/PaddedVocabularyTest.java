@@ -5,6 +5,16 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.generate.Scheduler;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.Comparison;
+import dev.loupe.interpret.HeadSurvey;
+import dev.loupe.interpret.Lens;
+import dev.loupe.model.Interventions;
 import dev.loupe.model.ReferenceGpt2;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;
@@ -71,10 +81,11 @@ class PaddedVocabularyTest {
     double[][] expected = reference(IDS);
     int last = IDS.length - 1;
     try (Loupe loupe = open(backend);
-        Batcher batcher = loupe.batcher(2)) {
-      Request greedy = Request.ids(IDS).tokens(6).sampling(Sampling.greedy()).logprobs(1030);
+        Scheduler scheduler = loupe.scheduler(2)) {
+      GenerateRequest greedy =
+          GenerateRequest.ids(IDS).tokens(6).sampling(Sampling.greedy()).logprobs(1030);
       List<Token> tokens = loupe.run(greedy).getFirst().tokens();
-      assertEquals(tokens, batcher.run(greedy).getFirst().tokens().stream().toList());
+      assertEquals(tokens, scheduler.run(greedy).getFirst().tokens().stream().toList());
       for (int i = 1; i < IDS.length; i++) {
         check(expected[i - 1], IDS[i], tokens.get(i).logprob(), tokens.get(i).rank());
       }
@@ -88,7 +99,8 @@ class PaddedVocabularyTest {
           assertEquals(0, token.rank());
         }
       }
-      Request drawn = Request.ids(IDS).tokens(20).sampling(Sampling.seeded(3).withTopK(2));
+      GenerateRequest drawn =
+          GenerateRequest.ids(IDS).tokens(20).sampling(Sampling.seeded(3).withTopK(2));
       loupe.run(drawn).getFirst().tokens().forEach(t -> assertTrue(SAID.contains(t.id())));
       loupe
           .run(drawn.sampling(new Sampling(0.7, 0, 0.9, 0, 1, 0.5, 0, 3)))
@@ -96,7 +108,7 @@ class PaddedVocabularyTest {
           .tokens()
           .forEach(t -> assertTrue(SAID.contains(t.id()), "chosen on the host"));
 
-      Lens lens = loupe.lens(Request.ids(IDS), -1, -1, 4);
+      Lens lens = loupe.lens(Prompt.ids(IDS), -1, -1, 4);
       assertEquals(best(expected[last]), lens.target());
       Lens.Guess guess = lens.layers().getLast();
       check(expected[last], lens.target(), guess.logprob(), guess.rank());
@@ -112,12 +124,12 @@ class PaddedVocabularyTest {
         assertTrue(SAID.containsAll(each.top().stream().map(Token.Candidate::id).toList()));
       }
       for (int id : new int[] {1024, 1029, 1031, 1050, 1100, 5000}) {
-        assertThrows(IllegalArgumentException.class, () -> loupe.lens(Request.ids(1), 0, id, 1));
-        assertThrows(IllegalArgumentException.class, () -> loupe.run(Request.ids(1, id)));
+        assertThrows(IllegalArgumentException.class, () -> loupe.lens(Prompt.ids(1), 0, id, 1));
+        assertThrows(IllegalArgumentException.class, () -> loupe.run(GenerateRequest.ids(1, id)));
       }
 
       Interventions half = Interventions.NONE.scale(1, 0, 0.5);
-      Comparison comparison = loupe.compare(Request.ids(IDS).interventions(half));
+      Comparison comparison = loupe.compare(ReadRequest.ids(IDS).interventions(half));
       for (int i = 1; i < IDS.length; i++) {
         Token token = comparison.tokens().get(i);
         check(expected[i - 1], IDS[i], token.logprob(), token.rank());
@@ -134,7 +146,7 @@ class PaddedVocabularyTest {
         assertEquals(all, results.getFirst().logprob(), 1e-3);
         assertTrue(results.get(1).error().orElseThrow().contains("1050"));
       }
-      HeadSurvey.sequences(loupe)
+      HeadSurvey.sequences(loupe.info().config(), loupe.tokenizer())
           .forEach(ids -> IntStream.of(ids).forEach(id -> assertTrue(SAID.contains(id))));
       assertTrue(loupe.read("To be", AttentionSelection.all()).maps().isPresent());
     }

@@ -1,6 +1,10 @@
 package dev.loupe;
 
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
+import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import java.util.List;
 import java.util.Locale;
@@ -46,7 +50,8 @@ final class SameIds {
       throws Exception {
     Options options = Options.defaults().backend(backend).precision(precision);
     try (Loupe loupe = Loupe.open(Golden.DEMO_MODEL, options)) {
-      Request request = Request.text("ROMEO:").tokens(tokens).sampling(Sampling.greedy());
+      GenerateRequest request =
+          GenerateRequest.text("ROMEO:").tokens(tokens).sampling(Sampling.greedy());
       return loupe.run(request.logprobs(2)).getFirst();
     }
   }

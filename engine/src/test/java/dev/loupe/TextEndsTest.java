@@ -6,7 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation.Finish;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Generation.Finish;
+import dev.loupe.generate.Scheduler;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.nio.file.Path;
@@ -24,22 +28,22 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Where a text ends: at a full context, at tokens, at strings; by a run alone and in a batch. */
 class TextEndsTest {
   private static Loupe loupe;
-  private static Batcher batcher;
+  private static Scheduler scheduler;
 
   @BeforeAll
   static void open() throws Exception {
     loupe = Loupe.open(Golden.DEMO_MODEL, Options.defaults().backend(Backend.CPU).threads(2));
-    batcher = loupe.batcher(3);
+    scheduler = loupe.scheduler(3);
   }
 
   @AfterAll
   static void close() {
-    batcher.close();
+    scheduler.close();
     loupe.close();
   }
 
-  private static List<Generation> run(boolean batched, Request request) {
-    return batched ? batcher.run(request) : loupe.run(request);
+  private static List<Generation> run(boolean batched, GenerateRequest request) {
+    return batched ? scheduler.run(request) : loupe.run(request);
   }
 
   private static int[] ids(Generation run) {
@@ -57,32 +61,36 @@ class TextEndsTest {
   void theLastTokenNeedsNoPosition(boolean batched) {
     int[] full = full();
     for (int samples : List.of(1, 5)) {
-      Request request = Request.ids(full).tokens(1).samples(samples).logprobs(1);
+      GenerateRequest request = GenerateRequest.ids(full).tokens(1).samples(samples).logprobs(1);
       for (Generation run : run(batched, request.sampling(Sampling.seeded(3)))) {
         assertEquals(full.length + 1, run.tokens().size());
         assertTrue(run.tokens().getLast().logprob() < 0);
         assertEquals(Finish.LENGTH, run.finish());
       }
     }
-    Request open = Request.ids(full).sampling(Sampling.greedy());
+    GenerateRequest open = GenerateRequest.ids(full).sampling(Sampling.greedy());
     assertEquals(full.length + 1, run(batched, open).getFirst().tokens().size(), "by default");
     int[] part = Arrays.copyOf(full, full.length - 9);
-    Request ten = Request.ids(part).tokens(10).samples(4).sampling(Sampling.seeded(1));
-    Request nine = Request.ids(part).tokens(9).samples(4).sampling(Sampling.seeded(1));
+    GenerateRequest ten =
+        GenerateRequest.ids(part).tokens(10).samples(4).sampling(Sampling.seeded(1));
+    GenerateRequest nine =
+        GenerateRequest.ids(part).tokens(9).samples(4).sampling(Sampling.seeded(1));
     List<Generation> longer = run(batched, ten);
     List<Generation> shorter = run(batched, nine);
     for (int s = 0; s < 4; s++) {
       assertEquals(full.length + 1, longer.get(s).tokens().size());
       assertArrayEquals(ids(shorter.get(s)), Arrays.copyOf(ids(longer.get(s)), full.length));
     }
-    assertThrows(IllegalArgumentException.class, () -> run(batched, Request.ids(part).tokens(11)));
+    assertThrows(
+        IllegalArgumentException.class, () -> run(batched, GenerateRequest.ids(part).tokens(11)));
   }
 
   @ParameterizedTest
   @ValueSource(booleans = {false, true})
   void theSlidingContextIsAsItWas(boolean batched) {
     int[] part = Arrays.copyOf(full(), full().length - 1);
-    Request request = Request.ids(part).tokens(5).slide(true).sampling(Sampling.greedy());
+    GenerateRequest request =
+        GenerateRequest.ids(part).tokens(5).slide(true).sampling(Sampling.greedy());
     Generation run = run(batched, request).getFirst();
     assertEquals(part.length + 5, run.tokens().size());
     assertTrue(run.cropped() > 0, "three of the five had to be read");
@@ -94,20 +102,20 @@ class TextEndsTest {
   @ParameterizedTest
   @ValueSource(booleans = {false, true})
   void drawsAreCountedOn(boolean batched) {
-    Function<Integer, Request> samples =
-        n -> Request.text("ROMEO:").tokens(20).samples(n).sampling(Sampling.seeded(4));
+    Function<Integer, GenerateRequest> samples =
+        n -> GenerateRequest.text("ROMEO:").tokens(20).samples(n).sampling(Sampling.seeded(4));
     List<Generation> four = run(batched, samples.apply(4));
     List<Generation> two = run(batched, samples.apply(2).firstSample(2));
     for (int s = 0; s < 2; s++) {
       assertEquals(s, two.get(s).sample());
       assertEquals(four.get(2 + s).text(), two.get(s).text());
     }
-    assertThrows(IllegalArgumentException.class, () -> Request.text("").firstSample(-1));
+    assertThrows(IllegalArgumentException.class, () -> GenerateRequest.text("").firstSample(-1));
   }
 
   /** A request like that of {@link #plain}, which would write that text. */
-  private static Request same() {
-    return Request.text("ROMEO:").tokens(40).sampling(Sampling.seeded(6)).logprobs(0);
+  private static GenerateRequest same() {
+    return GenerateRequest.text("ROMEO:").tokens(40).sampling(Sampling.seeded(6)).logprobs(0);
   }
 
   private static Generation plain() {
@@ -181,14 +189,14 @@ class TextEndsTest {
   @ParameterizedTest
   @ValueSource(booleans = {false, true})
   void anEndOfTextTokenCanBeIgnored(boolean batched, @TempDir Path folder) throws Exception {
-    Request request = Request.text("ROMEO:").tokens(20).sampling(Sampling.greedy());
+    GenerateRequest request = GenerateRequest.text("ROMEO:").tokens(20).sampling(Sampling.greedy());
     Generation plain = loupe.run(request).getFirst();
     int start = plain.promptLength();
     int end = ids(plain)[start + 5];
     int first = firstOf(plain, end);
     try (Loupe ends = TextEnds.demoThatEndsAt(end, folder);
-        Batcher shared = ends.batcher(2)) {
-      Function<Request, Generation> run =
+        Scheduler shared = ends.scheduler(2)) {
+      Function<GenerateRequest, Generation> run =
           asked -> (batched ? shared.run(asked) : ends.run(asked)).getFirst();
       Generation ended = run.apply(request);
       assertEquals(Finish.EOS, ended.finish());

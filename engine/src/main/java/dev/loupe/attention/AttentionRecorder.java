@@ -1,9 +1,9 @@
 package dev.loupe.attention;
 
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
-import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
@@ -22,23 +22,47 @@ import java.util.Queue;
  * that no T x T memory is held here. Where the backend has them come while it goes on, several
  * chunks of rows are under way; they arrive in order.
  */
-public final class AttentionRecorder implements AttentionTap {
+public final class AttentionRecorder implements AttentionHook {
   private static final int CHUNK_BYTES = 4 << 20;
 
   /** Rows that are being rebuilt, into {@code to}, [heads rows, columns]. */
   private record Chunk(Ops ops, AttentionInput in, Kind kind, int first, int rows, Tensor to) {}
 
+  /** Where the sequences of a pass stand in their texts. */
+  public interface Sequences {
+    /** All sequences are read whole, once. */
+    Sequences WHOLE =
+        new Sequences() {
+          @Override
+          public int dropped(int sequence) {
+            return 0;
+          }
+
+          @Override
+          public int recorded(int sequence) {
+            return 0;
+          }
+        };
+
+    /** Tokens of the text that have slid out of the context: position 0 is the one after them. */
+    int dropped(int sequence);
+
+    /**
+     * Tokens at the start of the text that have their rows already, though they may be read again.
+     */
+    int recorded(int sequence);
+  }
+
   private final AttentionPlan plan;
   private final int[] heads;
-  private final Map<Kind, AttentionSink> sinks;
+  private final Map<Kind, AttentionRowConsumer> sinks;
   // each of chunkBytes; the one that came back last first, so that a backend that keeps something
   // for each that it saw keeps no more than there are under way
   private final Deque<Tensor> free = new ArrayDeque<>();
   private final Queue<Chunk> pending = new ArrayDeque<>();
   private final long chunkBytes;
   private final float[] row;
-  private int dropped;
-  private int recorded;
+  private final Sequences sequences;
 
   /**
    * @param keys most keys that a row of the model reads
@@ -46,6 +70,7 @@ public final class AttentionRecorder implements AttentionTap {
    * @param ahead how many chunks may be under way
    * @param scratchBytes what they are rebuilt in, at least one row of all heads for each
    * @param sinks where the rows of each kind go
+   * @param sequences where the sequences stand in their texts
    */
   public AttentionRecorder(
       TensorArena arena,
@@ -54,8 +79,10 @@ public final class AttentionRecorder implements AttentionTap {
       int tokens,
       int ahead,
       long scratchBytes,
-      Map<Kind, AttentionSink> sinks) {
+      Map<Kind, AttentionRowConsumer> sinks,
+      Sequences sequences) {
     this.plan = plan;
+    this.sequences = sequences;
     this.heads = plan.heads().stream().mapToInt(h -> h).toArray();
     this.sinks = new EnumMap<>(sinks);
     chunkBytes = scratchBytes / ahead;
@@ -80,33 +107,34 @@ public final class AttentionRecorder implements AttentionTap {
     return ahead * most;
   }
 
-  /**
-   * After the context slid: position 0 is now token {@code dropped} of the run, and the tokens
-   * before {@code recorded} have their rows already, though they are read again.
-   */
-  public void slide(int dropped, int recorded) {
-    this.dropped = dropped;
-    this.recorded = recorded;
-  }
-
   @Override
   public void observe(Ops ops, AttentionInput in, Tensor lse) {
+    observe(ops, in, lse, 0, in.batch().rows());
+  }
+
+  /**
+   * Sees some rows of a pass.
+   *
+   * @param from the first of them
+   * @param count how many there are
+   */
+  public void observe(Ops ops, AttentionInput in, Tensor lse, int from, int count) {
     if (Collections.binarySearch(plan.layers(), in.layer()) < 0) {
       return;
     }
     for (Kind kind : plan.kept()) {
-      for (int first = 0; first < in.batch().rows(); ) {
-        int rows = rowsThatFit(in, kind, first);
+      for (int first = from; first < from + count; ) {
+        int rows = rowsThatFit(in, kind, first, from + count);
         begin(ops, in, lse, kind, first, rows);
         first += rows;
       }
     }
   }
 
-  private int rowsThatFit(AttentionInput in, Kind kind, int first) {
+  private int rowsThatFit(AttentionInput in, Kind kind, int first, int end) {
     int rows = 0;
     int keys = 0;
-    while (first + rows < in.batch().rows()) {
+    while (first + rows < end) {
       keys = Math.max(keys, in.keys(first + rows));
       if (rows > 0 && plan.bytes(kind, rows + 1, rounded(keys)) > chunkBytes) {
         break;
@@ -146,26 +174,28 @@ public final class AttentionRecorder implements AttentionTap {
     AttentionInput in = chunk.in();
     for (int i = 0; i < heads.length * chunk.rows(); i++) {
       int r = chunk.first() + i % chunk.rows();
+      int sequence = in.batch().sequence(r);
+      int dropped = sequences.dropped(sequence);
       int query = dropped + in.batch().position(r);
-      if (query < recorded) {
+      if (query < sequences.recorded(sequence)) {
         continue;
       }
       int keys = in.keys(r);
       chunk.ops().read(chunk.to(), i, row, plan.columns(chunk.kind(), keys));
-      shift(chunk.kind(), keys);
+      shift(chunk.kind(), keys, dropped);
       int head = heads[i / chunk.rows()];
-      sink(chunk.kind()).row(in.batch().sequence(r), in.layer(), head, query, row);
+      sink(chunk.kind()).row(sequence, in.layer(), head, query, row);
     }
     Tensor to = chunk.to();
     free.addFirst(new Tensor(to.dtype(), 1, 0, to.data()));
   }
 
-  private AttentionSink sink(Kind kind) {
+  private AttentionRowConsumer sink(Kind kind) {
     return Objects.requireNonNull(sinks.get(kind), "nobody asked for " + kind);
   }
 
   /** Moves the row to its place in the run: tokens that slid out were not read. */
-  private void shift(Kind kind, int keys) {
+  private void shift(Kind kind, int keys, int dropped) {
     if (dropped == 0) {
       return;
     }
@@ -181,12 +211,13 @@ public final class AttentionRecorder implements AttentionTap {
 
   /** Takes what a decoding step on the device has left of the row at {@code position}. */
   public void observe(Steps steps, int sequence, int position) {
+    int dropped = sequences.dropped(sequence);
     for (Kind kind : plan.kept()) {
-      AttentionSink sink = sink(kind);
+      AttentionRowConsumer sink = sink(kind);
       for (int l = 0; l < plan.layers().size(); l++) {
         for (int h = 0; h < heads.length; h++) {
           steps.attention(kind, sequence, l, h, row, plan.columns(kind, position + 1));
-          shift(kind, position + 1);
+          shift(kind, position + 1, dropped);
           sink.row(sequence, plan.layers().get(l), heads[h], dropped + position, row);
         }
       }

@@ -66,13 +66,19 @@ public final class ValueNorms {
     return gram;
   }
 
-  /** Says the norms of all tokens of a pass in the heads {@code heads} of its layer. */
-  public void observe(Ops ops, AttentionInput in, Iterable<Integer> heads, Listener listener) {
+  /**
+   * Says the norms of some tokens of a pass in the heads {@code heads} of its layer.
+   *
+   * @param first the first row of the pass that counts
+   * @param rows how many rows count
+   */
+  public void observe(
+      Ops ops, AttentionInput in, int first, int rows, Iterable<Integer> heads, Listener listener) {
     int c = config.nEmbd();
     int d = config.headDim();
     float[] qkv = new float[3 * c];
     float[] product = new float[d];
-    for (int r = 0; r < in.batch().rows(); r++) {
+    for (int r = first; r < first + rows; r++) {
       ops.read(in.qkv(), r, qkv, qkv.length);
       for (int head : heads) {
         float norm = norm(grams[in.layer()][head], qkv, 2 * c + head * d, product);

@@ -175,7 +175,7 @@ final class CorpusJson {
     json.endArray();
   }
 
-  private void distribution(Distribution d) throws IOException {
+  private void distribution(Quantiles d) throws IOException {
     json.name("count").value(d.count());
     number("mean", d.mean());
     number("sd", d.sd());

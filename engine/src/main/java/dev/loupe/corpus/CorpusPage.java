@@ -11,6 +11,7 @@ import dev.loupe.corpus.CorpusReport.Place;
 import dev.loupe.corpus.CorpusReport.Score;
 import dev.loupe.corpus.CorpusReport.Window;
 import dev.loupe.export.ContentPolicy;
+import dev.loupe.export.PageModules;
 import dev.loupe.export.Palette;
 import dev.loupe.export.TerminalText;
 import dev.loupe.export.figure.Svg;
@@ -45,7 +46,7 @@ final class CorpusPage {
   public String toString() {
     out.setLength(0);
     String style = Svg.pageStyle() + resource("corpus.css");
-    String script = resource("corpus.js");
+    String script = PageModules.inline(resource("corpus.js"));
     out.append(
         """
         <!doctype html>
@@ -269,7 +270,7 @@ final class CorpusPage {
     return text.toString();
   }
 
-  private static void distribution(JsonWriter json, Distribution d) throws IOException {
+  private static void distribution(JsonWriter json, Quantiles d) throws IOException {
     json.value(d.count());
     for (double value :
         new double[] {
@@ -320,7 +321,7 @@ final class CorpusPage {
       return;
     }
     Perplexity all = report.corpus().perplexity().get();
-    Distribution d = all.documents();
+    Quantiles d = all.documents();
     out.append(
         "<p>Over all %s: %s. "
             .formatted(Count.grouped(all.tokens(), "token"), number(all.corpus())));

@@ -58,7 +58,7 @@ public record CorpusReport(
   public record Perplexity(
       double corpus,
       long tokens,
-      Distribution documents,
+      Quantiles documents,
       List<Document> highest,
       List<Document> lowest) {
     public Perplexity {
@@ -105,7 +105,7 @@ public record CorpusReport(
    * @param lowest windows where it is lowest, the lowest first
    * @param highest windows where it is highest, the highest first
    */
-  public record Score(Distribution distribution, List<Window> lowest, List<Window> highest)
+  public record Score(Quantiles distribution, List<Window> lowest, List<Window> highest)
       implements Serializable {
     public Score {
       lowest = List.copyOf(lowest);

@@ -1,9 +1,9 @@
 package dev.loupe.corpus;
 
 import dev.loupe.Backend;
-import dev.loupe.BatchReader;
-import dev.loupe.Precision;
 import dev.loupe.attention.HeadStatistics;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.ops.Precision;
 
 /**
  * What a model is asked about documents that were prepared.

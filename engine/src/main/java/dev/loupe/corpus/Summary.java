@@ -6,7 +6,7 @@ import java.math.MathContext;
 import java.util.Arrays;
 
 /**
- * What becomes a {@link Distribution}, without keeping the values. Whatever the order of values and
+ * What becomes a {@link Quantiles}, without keeping the values. Whatever the order of values and
  * merges, it comes to the same bits: sums are exact, and what is kept for quantiles is a function
  * of the values alone.
  *
@@ -110,7 +110,7 @@ final class Summary implements Serializable {
     return count == 0;
   }
 
-  Distribution distribution() {
+  Quantiles distribution() {
     if (count == 0) {
       throw new IllegalStateException("no values");
     }
@@ -122,7 +122,7 @@ final class Summary implements Serializable {
             .subtract(total.multiply(total).divide(n, MathContext.DECIMAL128))
             .divide(n, MathContext.DECIMAL128)
             .max(BigDecimal.ZERO);
-    return new Distribution(
+    return new Quantiles(
         count,
         total.divide(n, MathContext.DECIMAL128).doubleValue(),
         min == max ? 0 : variance.sqrt(MathContext.DECIMAL128).doubleValue(),

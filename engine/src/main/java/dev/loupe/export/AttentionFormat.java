@@ -1,6 +1,6 @@
 package dev.loupe.export;
 
-import dev.loupe.Generation;
+import dev.loupe.generate.Generation;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -1,8 +1,8 @@
 package dev.loupe.export;
 
-import dev.loupe.Generation;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

@@ -1,8 +1,8 @@
 package dev.loupe.export;
 
 import com.google.gson.stream.JsonWriter;
-import dev.loupe.Comparison;
-import dev.loupe.Token;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.Comparison;
 import dev.loupe.text.Count;
 import java.io.IOException;
 import java.io.StringWriter;

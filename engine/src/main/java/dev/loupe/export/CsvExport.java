@@ -1,7 +1,7 @@
 package dev.loupe.export;
 
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Token;
 import java.io.IOException;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;

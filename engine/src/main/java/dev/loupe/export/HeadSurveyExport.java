@@ -1,12 +1,12 @@
 package dev.loupe.export;
 
 import com.google.gson.stream.JsonWriter;
-import dev.loupe.HeadSurvey;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.export.HeadTable.Column;
 import dev.loupe.export.HeadTable.Place;
+import dev.loupe.interpret.HeadSurvey;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;

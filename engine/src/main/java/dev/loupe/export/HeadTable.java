@@ -1,9 +1,9 @@
 package dev.loupe.export;
 
-import dev.loupe.HeadSurvey;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
+import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.text.Count;
 import java.util.ArrayList;
 import java.util.Comparator;

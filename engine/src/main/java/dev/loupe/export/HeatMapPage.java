@@ -1,8 +1,8 @@
 package dev.loupe.export;
 
 import com.google.gson.stream.JsonWriter;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Token;
 import dev.loupe.text.Count;
 import java.io.BufferedOutputStream;
 import java.io.FilterOutputStream;
@@ -37,7 +37,7 @@ final class HeatMapPage {
 
   static void write(MappedRun run, ColourScale colour, Path file) throws IOException {
     requireSize(run);
-    String script = resource("page.js");
+    String script = PageModules.inline(resource("page.js"));
     String style = resource("page.css");
     String policy = ContentPolicy.of(script, style);
     String[] page = resource("page.html").split("\\{\\{data}}", -1);
@@ -64,7 +64,7 @@ final class HeatMapPage {
           String.format(
               Locale.ROOT,
               "a page of %s x %s over %s would hold %.0f MB of weights%s, and"
-                  + " browsers take about %d MB: choose fewer with --layers and --heads, or write"
+                  + " browsers take about %d MB: choose fewer layers or heads, or write"
                   + " .npz",
               Count.of(maps.layers().length, "layer"),
               Count.of(maps.heads().length, "head"),

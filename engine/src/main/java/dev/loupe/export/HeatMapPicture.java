@@ -1,7 +1,7 @@
 package dev.loupe.export;
 
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Token;
 import java.awt.image.BufferedImage;
 import java.awt.image.DataBufferInt;
 import java.io.IOException;

@@ -1,8 +1,8 @@
 package dev.loupe.export;
 
 import com.google.gson.stream.JsonWriter;
-import dev.loupe.Lens;
-import dev.loupe.Token;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.Lens;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;

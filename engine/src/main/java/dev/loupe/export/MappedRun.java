@@ -1,9 +1,9 @@
 package dev.loupe.export;
 
-import dev.loupe.Generation;
-import dev.loupe.ModelInfo;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
+import dev.loupe.model.ModelInfo;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Collectors;

@@ -1,7 +1,7 @@
 package dev.loupe.export;
 
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Token;
 import dev.loupe.weights.DType;
 import java.io.IOException;
 import java.nio.file.Path;

@@ -61,7 +61,7 @@ record PictureLayout(
         return fit(layers, heads, tokens, target, 0, captionSpace);
       }
       throw new IllegalArgumentException(
-          "%d x %d maps do not fit a picture of %d x %d pixels: choose fewer with --layers, --heads"
+          "%d x %d maps do not fit a picture of %d x %d pixels: choose fewer layers or heads"
               .formatted(layers, heads, MAX_SIDE, MAX_SIDE));
     }
     int pool = (tokens + side - 1) / side;

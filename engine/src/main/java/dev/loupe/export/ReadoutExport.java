@@ -1,7 +1,7 @@
 package dev.loupe.export;
 
-import dev.loupe.Generation;
-import dev.loupe.Readout;
+import dev.loupe.generate.Generation;
+import dev.loupe.interpret.Readout;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;
 import java.nio.file.Path;

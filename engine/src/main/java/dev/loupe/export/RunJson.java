@@ -1,14 +1,14 @@
 package dev.loupe.export;
 
 import com.google.gson.stream.JsonWriter;
-import dev.loupe.Generation;
-import dev.loupe.ModelInfo;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionRollout;
 import dev.loupe.attention.AttentionStatistics;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
+import dev.loupe.model.ModelInfo;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;

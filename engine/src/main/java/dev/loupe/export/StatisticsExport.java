@@ -1,11 +1,11 @@
 package dev.loupe.export;
 
-import dev.loupe.Generation;
 import dev.loupe.attention.AttentionRollout;
 import dev.loupe.attention.AttentionStatistics;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.attention.HeadStatistics.Edge;
+import dev.loupe.generate.Generation;
 import java.io.IOException;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;

@@ -1,7 +1,7 @@
 package dev.loupe.model;
 
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.AttentionInput;
-import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Linear;
@@ -42,14 +42,14 @@ final class Block {
    *
    * @param a holds the residual stream x [R, C], updated in place, and room for what lies between
    * @param kv receives the rows' keys and values
-   * @param tap sees the attention, and cannot change it
+   * @param hook sees the attention, and cannot change it
    */
-  void forward(Ops ops, Activations a, Batch batch, KvCache kv, Mask mask, AttentionTap tap) {
+  void forward(Ops ops, Activations a, Batch batch, KvCache kv, Mask mask, AttentionHook hook) {
     ops.layerNorm(a.x(), w.ln1(), a.h()); // [R, C]
     AttentionInput in = a.input(batch, kv, layer, scale, mask);
     ops.qkv(a.h(), w.cAttn(), in); // [R, 3C]  fused Q, K, V; K and V to the cache
     ops.attention(in, a.y(), a.lse()); // [R, C], log-sum-exp [R, H]
-    tap.observe(ops, in, a.lse()); // the branch; AttentionTap.NONE does nothing
+    hook.observe(ops, in, a.lse()); // the branch; AttentionHook.NONE does nothing
     ops.linearResidual(a.y(), w.cProj(), a.x()); // x += y . W + b
     ops.layerNorm(a.x(), w.ln2(), a.h()); // [R, C]
     ops.linear(a.h(), w.cFc(), activation, a.inner()); // [R, n_inner]

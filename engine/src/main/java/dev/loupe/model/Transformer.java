@@ -1,6 +1,6 @@
 package dev.loupe.model;
 
-import dev.loupe.ops.AttentionTap;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
@@ -126,12 +126,12 @@ public final class Transformer implements AutoCloseable {
    * @throws IllegalArgumentException if an id is outside the vocabulary, or a position outside the
    *     context or not the next of its sequence
    */
-  public void forward(Batch batch, KvCache kv, Activations a, Mask mask, AttentionTap tap) {
+  public void forward(Batch batch, KvCache kv, Activations a, Mask mask, AttentionHook hook) {
     check(batch);
     kv.extend(batch);
     ops.embed(batch, wte, wpe, a.x());
     for (Block block : blocks) {
-      block.forward(ops, a, batch, kv, mask, tap);
+      block.forward(ops, a, batch, kv, mask, hook);
     }
   }
 
@@ -142,6 +142,27 @@ public final class Transformer implements AutoCloseable {
    */
   public void logits(Activations a, int first, Tensor out) {
     logits(a.x().rows(first, out.rows()), a.h().rows(first, out.rows()), out);
+  }
+
+  /**
+   * Logits of the rows of the last pass that {@code batch} wants them of, in their order.
+   *
+   * @param out [batch.wantedRows(), V]
+   */
+  public void logits(Batch batch, Activations a, Tensor out) {
+    int n = 0;
+    for (int r = 0; r < batch.rows(); ) {
+      int rows = 0; // neighbours, whose norms are packed together
+      while (r + rows < batch.rows() && batch.wantsLogits(r + rows)) {
+        rows++;
+      }
+      if (rows > 0) {
+        finalNorm(a.x().rows(r, rows), a.h().rows(n, rows));
+        n += rows;
+      }
+      r += Math.max(rows, 1);
+    }
+    ops.logits(a.h().rows(0, n), head, out);
   }
 
   /**

@@ -5,9 +5,9 @@ import java.util.List;
 
 /**
  * The rows of one forward pass: row r is token {@code id(r)} at {@code position(r)} of {@code
- * sequence(r)}. A prompt is T rows of one sequence, a decoding step one row of each of S sequences,
- * and any mixture is allowed, as long as the rows of a sequence stand together with ascending,
- * gapless positions.
+ * sequence(r)}, and may want logits. A prompt is T rows of one sequence, a decoding step one row of
+ * each of S sequences, and any mixture is allowed, as long as the rows of a sequence stand together
+ * with ascending, gapless positions. A batch can be cleared and filled again.
  */
 public final class Batch {
   /**
@@ -16,50 +16,87 @@ public final class Batch {
    */
   public static final int BLOCK_ROWS = 16;
 
-  private final int[] ids;
-  private final int[] sequences;
-  private final int[] positions;
-  private final int[] blocks; // first row of each block of rows, then the number of rows
+  private static final int LEAST_ROWS = 8;
 
-  private Batch(int[] ids, int[] sequences, int[] positions) {
-    this.ids = ids;
-    this.sequences = sequences;
-    this.positions = positions;
-    this.blocks = blocks(sequences);
-  }
+  private int rows;
+  private int[] ids = new int[LEAST_ROWS];
+  private int[] positions = new int[LEAST_ROWS];
+  private int[] sequences = new int[LEAST_ROWS];
+  private boolean[] wanted = new boolean[LEAST_ROWS];
+  private int wantedRows;
+  private int blocks;
+  private int[] starts = new int[LEAST_ROWS + 1]; // first row of each block, then the rows
 
-  /** The tokens {@code ids} of one sequence, from {@code firstPosition} on. */
+  /** The tokens {@code ids} of one sequence, from {@code firstPosition} on, without logits. */
   public static Batch sequence(int sequence, int firstPosition, int... ids) {
-    int[] sequences = new int[ids.length];
-    int[] positions = new int[ids.length];
+    Batch batch = new Batch();
     for (int r = 0; r < ids.length; r++) {
-      sequences[r] = sequence;
-      positions[r] = firstPosition + r;
+      batch.add(ids[r], firstPosition + r, sequence, false);
     }
-    return new Batch(ids.clone(), sequences, positions);
+    return batch;
   }
 
-  /** Whole sequences, one after the other: {@code texts.get(s)} is sequence s. */
+  /** Whole sequences, one after the other, without logits: {@code texts.get(s)} is sequence s. */
   public static Batch texts(List<int[]> texts) {
-    int rows = texts.stream().mapToInt(text -> text.length).sum();
-    int[] ids = new int[rows];
-    int[] sequences = new int[rows];
-    int[] positions = new int[rows];
-    int r = 0;
+    Batch batch = new Batch();
     for (int s = 0; s < texts.size(); s++) {
       int[] text = texts.get(s);
-      for (int t = 0; t < text.length; t++, r++) {
-        ids[r] = text[t];
-        sequences[r] = s;
-        positions[r] = t;
+      for (int t = 0; t < text.length; t++) {
+        batch.add(text[t], t, s, false);
       }
     }
-    return new Batch(ids, sequences, positions);
+    return batch;
   }
 
   /** One row for each of {@code sequences}; fill it with {@link #set} for every step. */
   public static Batch step(int... sequences) {
-    return new Batch(new int[sequences.length], sequences.clone(), new int[sequences.length]);
+    Batch batch = new Batch();
+    for (int sequence : sequences) {
+      batch.add(0, 0, sequence, false);
+    }
+    return batch;
+  }
+
+  /** Takes all rows out. */
+  public void clear() {
+    rows = 0;
+    wantedRows = 0;
+    blocks = 0;
+    starts[0] = 0;
+  }
+
+  /**
+   * Adds a row.
+   *
+   * @param id of its token
+   * @param position of the token in its sequence, from 0
+   * @param sequence of the KV cache
+   * @param wantLogits whether the logits after this token are wanted
+   */
+  public void add(int id, int position, int sequence, boolean wantLogits) {
+    if (rows == ids.length) {
+      grow();
+    }
+    boolean begins =
+        rows == 0 || sequence != sequences[rows - 1] || rows - starts[blocks - 1] == BLOCK_ROWS;
+    if (begins) {
+      starts[blocks++] = rows;
+    }
+    ids[rows] = id;
+    positions[rows] = position;
+    sequences[rows] = sequence;
+    wanted[rows] = wantLogits;
+    wantedRows += wantLogits ? 1 : 0;
+    starts[blocks] = ++rows;
+  }
+
+  private void grow() {
+    int more = 2 * ids.length;
+    ids = Arrays.copyOf(ids, more);
+    positions = Arrays.copyOf(positions, more);
+    sequences = Arrays.copyOf(sequences, more);
+    wanted = Arrays.copyOf(wanted, more);
+    starts = Arrays.copyOf(starts, more + 1);
   }
 
   /** Places a token in row {@code r}. Rows keep their sequence. */
@@ -70,7 +107,7 @@ public final class Batch {
 
   /** Number of rows. */
   public int rows() {
-    return ids.length;
+    return rows;
   }
 
   public int id(int r) {
@@ -85,27 +122,23 @@ public final class Batch {
     return positions[r];
   }
 
+  /** Whether the logits after row {@code r} are wanted. */
+  public boolean wantsLogits(int r) {
+    return wanted[r];
+  }
+
+  /** Number of rows whose logits are wanted. */
+  public int wantedRows() {
+    return wantedRows;
+  }
+
   /** Number of blocks of consecutive rows of one sequence. */
   public int blocks() {
-    return blocks.length - 1;
+    return blocks;
   }
 
   /** First row of block {@code b}; that of block {@link #blocks()} is the number of rows. */
   public int blockStart(int b) {
-    return blocks[b];
-  }
-
-  private static int[] blocks(int[] sequences) {
-    int[] starts = new int[sequences.length + 1];
-    int n = 0;
-    for (int r = 0; r < sequences.length; r++) {
-      boolean begins =
-          r == 0 || sequences[r] != sequences[r - 1] || r - starts[n - 1] == BLOCK_ROWS;
-      if (begins) {
-        starts[n++] = r;
-      }
-    }
-    starts[n] = sequences.length;
-    return Arrays.copyOf(starts, n + 1);
+    return starts[b];
   }
 }

@@ -32,6 +32,11 @@ public interface Ops extends AutoCloseable {
   /** Likewise a session. */
   default void requireRoom(SessionSize size) {}
 
+  /** Why a model of this shape can't run here; empty if it can. */
+  default Optional<String> whyNot(Gpt2Config config) {
+    return Optional.empty();
+  }
+
   /** A new lifetime for tensors: one per model, one per session. */
   TensorArena arena();
 

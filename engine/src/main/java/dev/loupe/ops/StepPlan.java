@@ -36,6 +36,6 @@ public record StepPlan(
   /** One pass of the model. */
   @FunctionalInterface
   public interface Pass {
-    void run(Batch batch, AttentionTap tap);
+    void run(Batch batch, AttentionHook hook);
   }
 }

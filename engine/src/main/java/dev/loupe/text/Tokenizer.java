@@ -110,7 +110,7 @@ public final class Tokenizer implements AutoCloseable {
     List<String> said = new ArrayList<>(found.notes());
     if (front.length > 0) {
       said.add(
-          "the tokenizer's files put %s in front of a text; --no-bos leaves it out"
+          "the tokenizer's files put %s in front of a text"
               .formatted(String.join(" ", found.front())));
     }
     if (json.model == TokenizerJson.Model.BPE

@@ -11,7 +11,7 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
 class SummaryTest {
-  private static Distribution of(double... values) {
+  private static Quantiles of(double... values) {
     Summary summary = new Summary();
     Arrays.stream(values).forEach(summary::add);
     return summary.distribution();
@@ -23,15 +23,15 @@ class SummaryTest {
 
   @Test
   void aFewByHand() {
-    assertEquals(new Distribution(1, 0.3, 0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3), of(0.3));
+    assertEquals(new Quantiles(1, 0.3, 0, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3), of(0.3));
     // 2 4 4 4 5 5 7 9: mean 5, variance 32 / 8; ranks 1, 2, 4, 6, 8
     assertEquals(
-        new Distribution(8, 5, 2, 2, 2, 4, 4, 5, 9, 9), of(9, 7, 5, 5, 4, 4, 4, 2), "any order");
-    assertEquals(new Distribution(4, 0, 0, 0, 0, 0, 0, 0, 0, 0), of(0, -0.0, 0, -0.0));
+        new Quantiles(8, 5, 2, 2, 2, 4, 4, 5, 9, 9), of(9, 7, 5, 5, 4, 4, 4, 2), "any order");
+    assertEquals(new Quantiles(4, 0, 0, 0, 0, 0, 0, 0, 0, 0), of(0, -0.0, 0, -0.0));
     assertEquals(-1, of(-2, -1, 3).p50());
     // of 1 to 100 the quantiles are ranks
-    Distribution hundred = of(values(100, i -> 100 - i));
-    assertEquals(new Distribution(100, 50.5, hundred.sd(), 1, 5, 25, 50, 75, 95, 100), hundred);
+    Quantiles hundred = of(values(100, i -> 100 - i));
+    assertEquals(new Quantiles(100, 50.5, hundred.sd(), 1, 5, 25, 50, 75, 95, 100), hundred);
     assertEquals(Math.sqrt((100.0 * 100 - 1) / 12), hundred.sd(), 1e-14);
   }
 
@@ -44,7 +44,7 @@ class SummaryTest {
 
   @Test
   void smallDifferencesOfLargeValuesAreSeen() {
-    Distribution d = of(values(1000, i -> 1000 + (i % 2) * 1e-6));
+    Quantiles d = of(values(1000, i -> 1000 + (i % 2) * 1e-6));
     assertEquals(5e-7, d.sd(), 1e-12);
     assertEquals(1000 + 5e-7, d.mean(), 1e-12);
     assertEquals(0, of(values(999, i -> 0.1)).sd());
@@ -52,7 +52,7 @@ class SummaryTest {
 
   @Test
   void valuesThatOverflowFixedPointAreSummedToo() {
-    Distribution d = of(1e200, -1e200, 3, 1e15, -1e15);
+    Quantiles d = of(1e200, -1e200, 3, 1e15, -1e15);
     assertEquals(0.6, d.mean());
     assertEquals(Math.sqrt(0.4) * 1e200, d.sd(), 1e185);
     assertEquals(-1e12, of(values(3_000, i -> -1e12)).mean());
@@ -63,7 +63,7 @@ class SummaryTest {
   private static void quantilesAreNear(double[] values) {
     double[] sorted = values.clone();
     Arrays.sort(sorted);
-    Distribution d = of(values);
+    Quantiles d = of(values);
     int n = values.length;
     double[] expected = {
       sorted[0],
@@ -95,7 +95,7 @@ class SummaryTest {
     for (int count : new int[] {5, 1000, 1024, 1025, 1500, 30_000}) {
       Random random = new Random(count);
       double[] values = values(count, i -> Math.exp(3 * random.nextGaussian()));
-      Distribution whole = of(values);
+      Quantiles whole = of(values);
       for (int parts : new int[] {2, 7, 50}) {
         Summary[] summaries = new Summary[parts];
         Arrays.setAll(summaries, i -> new Summary());

@@ -5,8 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Generation;
 import java.io.IOException;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;

@@ -3,7 +3,7 @@ package dev.loupe.export;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation;
+import dev.loupe.generate.Generation;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

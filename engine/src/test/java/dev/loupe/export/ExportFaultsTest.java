@@ -3,7 +3,7 @@ package dev.loupe.export;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation;
+import dev.loupe.generate.Generation;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.FaultyFiles;
 import java.io.IOException;

@@ -5,10 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import dev.loupe.HeadSurvey;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.export.HeadTable.Column;
+import dev.loupe.interpret.HeadSurvey;
 import java.util.List;
 import java.util.Optional;
 import org.junit.jupiter.api.Test;

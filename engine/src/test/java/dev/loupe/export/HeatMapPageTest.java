@@ -9,8 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import dev.loupe.Generation;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Generation;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -179,7 +179,7 @@ class HeatMapPageTest {
             assertThrows(
                     IllegalArgumentException.class, () -> AttentionFormat.HTML.write(run, file))
                 .getMessage());
-    assertTrue(message.contains("66 MB") && message.contains("--layers and --heads"), message);
+    assertTrue(message.contains("66 MB") && message.contains("fewer layers or heads"), message);
     assertFalse(Files.exists(file));
   }
 }

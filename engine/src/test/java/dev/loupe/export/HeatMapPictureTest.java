@@ -5,8 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Generation;
 import java.awt.image.BufferedImage;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -159,7 +159,7 @@ class HeatMapPictureTest {
         String.valueOf(
             assertThrows(IllegalArgumentException.class, () -> PictureLayout.of(500, 2, 5, 0))
                 .getMessage());
-    assertTrue(message.contains("500 x 2") && message.contains("--layers"), message);
+    assertTrue(message.contains("500 x 2") && message.contains("fewer layers or heads"), message);
   }
 
   @Test

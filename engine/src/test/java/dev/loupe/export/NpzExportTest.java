@@ -5,8 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import dev.loupe.Generation;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.generate.Generation;
 import dev.loupe.weights.DType;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;

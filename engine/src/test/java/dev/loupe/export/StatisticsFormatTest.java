@@ -7,11 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import dev.loupe.Generation;
 import dev.loupe.attention.AttentionRollout;
 import dev.loupe.attention.AttentionStatistics;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
+import dev.loupe.generate.Generation;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

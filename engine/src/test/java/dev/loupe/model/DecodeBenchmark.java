@@ -1,6 +1,6 @@
 package dev.loupe.model;
 
-import dev.loupe.ops.AttentionTap;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -60,7 +60,7 @@ public class DecodeBenchmark {
     /** Opens the model and reads a prompt. */
     public Open() {
       Batch prompt = Batch.sequence(0, 0, new int[POSITION]);
-      model.forward(prompt, kv, activations, Mask.CAUSAL, AttentionTap.NONE);
+      model.forward(prompt, kv, activations, Mask.CAUSAL, AttentionHook.NONE);
       BitSet all = new BitSet();
       all.set(0, config.vocabSize());
       sampler = new Sampler(Sampling.greedy(), all);
@@ -89,7 +89,7 @@ public class DecodeBenchmark {
   @Benchmark
   public int step(Open open) {
     open.kv.truncate(0, POSITION);
-    open.model.forward(open.batch, open.kv, open.a, Mask.CAUSAL, AttentionTap.NONE);
+    open.model.forward(open.batch, open.kv, open.a, Mask.CAUSAL, AttentionHook.NONE);
     open.model.logits(open.a, 0, open.logits);
     open.ops.read(open.logits, 0, open.row, open.row.length);
     return open.sampler.next(open.row, open.seen, 0, POSITION + 1);

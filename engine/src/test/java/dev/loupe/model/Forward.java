@@ -52,7 +52,8 @@ final class Forward {
                       Kind.PROBABILITIES,
                       (s, l, h, q, row) -> attention[l][h][q] = Arrays.copyOf(row, q + 1),
                       Kind.SCORES,
-                      (s, l, h, q, row) -> scores[l][h][q] = Arrays.copyOf(row, q + 1)))
+                      (s, l, h, q, row) -> scores[l][h][q] = Arrays.copyOf(row, q + 1)),
+                  AttentionRecorder.Sequences.WHOLE)
               : null;
       int from = 0;
       for (int pass : passes) {

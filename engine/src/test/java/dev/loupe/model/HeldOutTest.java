@@ -5,15 +5,15 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
-import dev.loupe.Precision;
-import dev.loupe.ops.AttentionTap;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.cpu.CpuOps;
-import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
 import java.nio.file.Files;
@@ -68,11 +68,11 @@ class HeldOutTest {
       for (int w = 0; w < windows; w++) {
         int[] window = Arrays.copyOfRange(ids, w * length, (w + 1) * length);
         kv.truncate(0, 0);
-        model.forward(Batch.sequence(0, 0, window), kv, a, Mask.CAUSAL, AttentionTap.NONE);
+        model.forward(Batch.sequence(0, 0, window), kv, a, Mask.CAUSAL, AttentionHook.NONE);
         model.logits(a, 0, logits);
         for (int i = 1; i < length; i++) {
           ops.read(logits, i - 1, row, row.length);
-          Distribution distribution = new Distribution(row, tokenizer.ids());
+          TokenDistribution distribution = new TokenDistribution(row, tokenizer.ids());
           loss -= distribution.logprob(window[i]);
           right += distribution.rank(window[i]) == 0 ? 1 : 0;
           likeliest.add(distribution.top(1).getFirst().id());

@@ -1,14 +1,14 @@
 package dev.loupe.model;
 
 import dev.loupe.EmulatedGpu;
-import dev.loupe.Gemm;
-import dev.loupe.Precision;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.AttentionPlan;
-import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
+import dev.loupe.ops.Gemm;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;
@@ -95,15 +95,15 @@ final class HostRequestBenchmark {
       int[] ids = new int[PROMPT];
       Arrays.fill(ids, 5);
       Activations prompt = a.rows(PROMPT);
-      model.forward(Batch.sequence(0, 0, ids), kv, prompt, Mask.CAUSAL, AttentionTap.NONE);
+      model.forward(Batch.sequence(0, 0, ids), kv, prompt, Mask.CAUSAL, AttentionHook.NONE);
       model.logits(prompt, PROMPT - 1, logits);
       model.ops().read(logits, 0, new float[config.vocabSize()], config.vocabSize());
       BitSet all = new BitSet();
       all.set(0, config.vocabSize());
       StepPlan plan =
           new StepPlan(
-              (batch, tap) -> {
-                model.forward(batch, kv, step, Mask.CAUSAL, tap);
+              (batch, hook) -> {
+                model.forward(batch, kv, step, Mask.CAUSAL, hook);
                 model.logits(step, 0, logits);
               },
               kv,

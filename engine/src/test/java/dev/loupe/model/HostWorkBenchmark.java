@@ -1,11 +1,11 @@
 package dev.loupe.model;
 
 import dev.loupe.EmulatedGpu;
-import dev.loupe.Gemm;
-import dev.loupe.Precision;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.ops.Gemm;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
@@ -60,8 +60,8 @@ final class HostWorkBenchmark {
       all.set(0, config.vocabSize());
       StepPlan plan =
           new StepPlan(
-              (batch, tap) -> {
-                model.forward(batch, kv, a, Mask.CAUSAL, tap);
+              (batch, hook) -> {
+                model.forward(batch, kv, a, Mask.CAUSAL, hook);
                 model.logits(a, 0, logits);
               },
               kv,

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.ops.AttentionTap;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -175,6 +175,6 @@ class RandomModelTest {
   }
 
   private static void forward(Transformer model, Batch batch, KvCache kv, Activations a) {
-    model.forward(batch, kv, a, Mask.CAUSAL, AttentionTap.NONE);
+    model.forward(batch, kv, a, Mask.CAUSAL, AttentionHook.NONE);
   }
 }

@@ -320,12 +320,14 @@ class SamplerTest {
 
   @Test
   void distributionKnowsLogprobsRanksAndTheTop() {
-    Distribution d = new Distribution(logs(0.1, 0.4, 0.1, 0.4), ids(4));
+    TokenDistribution d = new TokenDistribution(logs(0.1, 0.4, 0.1, 0.4), ids(4));
     assertEquals(Math.log(0.4), d.logprob(3), 1e-6);
     assertEquals(0, d.rank(1));
     assertEquals(2, d.rank(2));
     assertEquals(
-        List.of(1, 3, 0), d.top(3).stream().map(Distribution.Entry::id).toList(), "ties by id");
+        List.of(1, 3, 0),
+        d.top(3).stream().map(TokenDistribution.Entry::id).toList(),
+        "ties by id");
     assertEquals(4, d.top(10).size());
     assertEquals(List.of(), d.top(0));
   }
@@ -336,11 +338,11 @@ class SamplerTest {
     said.clear(1);
     said.clear(4, 6);
     float[] logits = {1, 90, 3, 2, 80, 70};
-    Distribution d = new Distribution(logits, said);
+    TokenDistribution d = new TokenDistribution(logits, said);
     double sum = Math.exp(1) + Math.exp(3) + Math.exp(2);
     assertEquals(3 - Math.log(sum), d.logprob(2), 1e-12);
     assertEquals(0, d.rank(2));
     assertEquals(2, d.rank(0));
-    assertEquals(List.of(2, 3, 0), d.top(6).stream().map(Distribution.Entry::id).toList());
+    assertEquals(List.of(2, 3, 0), d.top(6).stream().map(TokenDistribution.Entry::id).toList());
   }
 }

@@ -76,7 +76,7 @@ public final class AttentionKernels implements AutoCloseable {
   private final CacheShape shape;
   private final Element element;
   private final Map<String, Launch> launches = new HashMap<>();
-  private final Scratch scratch; // version 1: [H, R, keys]
+  private final DeviceScratch scratch; // version 1: [H, R, keys]
   private final List<Variant> bestFirst; // of those that take the shape
 
   /**
@@ -88,7 +88,7 @@ public final class AttentionKernels implements AutoCloseable {
     this.gpu = gpu;
     this.shape = shape;
     this.element = element;
-    this.scratch = new Scratch(gpu, Element.F32);
+    this.scratch = new DeviceScratch(gpu, Element.F32);
     this.bestFirst = BEST_FIRST.stream().filter(v -> reason(v).isEmpty()).toList();
   }
 

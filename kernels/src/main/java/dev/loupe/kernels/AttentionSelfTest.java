@@ -1,7 +1,7 @@
 package dev.loupe.kernels;
 
-import static dev.loupe.kernels.Comparison.F32;
-import static dev.loupe.kernels.Comparison.FLOATS;
+import static dev.loupe.kernels.SelfTestInputs.F32;
+import static dev.loupe.kernels.SelfTestInputs.FLOATS;
 
 import dev.loupe.kernels.AttentionMapKernels.Cells;
 import dev.loupe.kernels.AttentionMapKernels.Layout;
@@ -41,9 +41,9 @@ final class AttentionSelfTest {
   /** Widths whose rows are one, two and four loads of a group of lanes. */
   private static final int[] MAPPED_HEAD_SIZES = {24, 40, 120, 64, TIGHT};
 
-  private final Comparison c;
+  private final SelfTestInputs c;
 
-  AttentionSelfTest(Comparison c) {
+  AttentionSelfTest(SelfTestInputs c) {
     this.c = c;
   }
 

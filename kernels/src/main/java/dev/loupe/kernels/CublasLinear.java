@@ -32,7 +32,7 @@ public final class CublasLinear implements AutoCloseable {
 
   private final Gpu gpu;
   private final Cublas cublas;
-  private final Scratch sums; // [R, outputs]
+  private final DeviceScratch sums; // [R, outputs]
 
   /**
    * @param cublas closed with this
@@ -40,7 +40,7 @@ public final class CublasLinear implements AutoCloseable {
   public CublasLinear(Gpu gpu, Cublas cublas) {
     this.gpu = gpu;
     this.cublas = cublas;
-    this.sums = new Scratch(gpu, Element.F32);
+    this.sums = new DeviceScratch(gpu, Element.F32);
   }
 
   /** True if cuBLAS multiplies such elements: those of x and W are one, f32, f16 or bf16. */

@@ -206,7 +206,7 @@ public final class DeviceBuffer implements AutoCloseable {
 
   /** Moves {@code n} bytes through the staging memory, from byte {@code at} of this buffer on. */
   private interface Piece {
-    void copy(Staging staging, long at, long n);
+    void copy(StagingBuffer staging, long at, long n);
   }
 
   /**
@@ -216,7 +216,7 @@ public final class DeviceBuffer implements AutoCloseable {
     gpu.run(
         () -> {
           requireLive();
-          Staging staging = gpu.staging();
+          StagingBuffer staging = gpu.staging();
           long n;
           for (long at = 0; at < bytes; at += n) {
             n = Math.min(bytes - at, staging.memory().byteSize());

@@ -62,7 +62,7 @@ public final class Gpu implements AutoCloseable {
   private final Set<HostBuffer> pinned = new LinkedHashSet<>();
   private final LoadedModules modules;
   private final Map<String, Kernel> kernels = new HashMap<>();
-  private final Staging staging = new Staging();
+  private final StagingBuffer staging = new StagingBuffer();
   private boolean hasContext;
   private volatile boolean cardFailed; // that error was not a kernel's
   private volatile boolean
@@ -327,8 +327,8 @@ public final class Gpu implements AutoCloseable {
   }
 
   /** A mark that was not set yet. */
-  public Mark mark() {
-    return call(() -> new Mark(this));
+  public CudaEvent mark() {
+    return call(() -> new CudaEvent(this));
   }
 
   /** Who allocates: the first frame outside this class. */
@@ -576,8 +576,8 @@ public final class Gpu implements AutoCloseable {
   }
 
   /** A new stream beside the GPU's own one. */
-  public SideStream sideStream() {
-    return call(() -> new SideStream(this));
+  public CudaStream sideStream() {
+    return call(() -> new CudaStream(this));
   }
 
   /** Where launches and copies go now. */
@@ -596,7 +596,7 @@ public final class Gpu implements AutoCloseable {
     }
   }
 
-  Staging staging() {
+  StagingBuffer staging() {
     return staging;
   }
 

@@ -5,10 +5,10 @@ final class GraphSelfTest {
   private static final int N = 1003;
   private static final int REPLAYS = 4;
 
-  private final Comparison c;
+  private final SelfTestInputs c;
   private final PointwiseKernels kernels;
 
-  GraphSelfTest(Comparison c) {
+  GraphSelfTest(SelfTestInputs c) {
     this.c = c;
     this.kernels = new PointwiseKernels(c.gpu());
   }
@@ -44,6 +44,6 @@ final class GraphSelfTest {
 
   private void step(DeviceBuffer[] xy) {
     kernels.addResidual(xy[0], xy[1], N);
-    kernels.activate(Activation.GELU_NEW, xy[0], xy[1], N);
+    kernels.activate(KernelActivation.GELU_NEW, xy[0], xy[1], N);
   }
 }

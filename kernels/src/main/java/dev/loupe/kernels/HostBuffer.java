@@ -7,7 +7,8 @@ import jcuda.driver.JCudaDriver;
 
 /**
  * Pinned host memory: the GPU copies to it and from it while the host goes on. What a copy brings
- * may be read, and what one takes may be overwritten, once a {@link Mark} set after it was reached.
+ * may be read, and what one takes may be overwritten, once a {@link CudaEvent} set after it was
+ * reached.
  */
 public final class HostBuffer implements AutoCloseable {
   /** JCuda's pointer, which tells its address. */

@@ -99,7 +99,7 @@ public final class KernelTimer {
       long coldBytes,
       Duration limit) {
     try (ColdTimer timer = new ColdTimer(gpu, coldBytes);
-        Comparison buffers = new Comparison(gpu)) {
+        SelfTestInputs buffers = new SelfTestInputs(gpu)) {
       KernelTimer run = new KernelTimer(gpu, verdicts, shape, cublas, timer, limit);
       run.products(buffers);
       run.attention(buffers);
@@ -110,20 +110,20 @@ public final class KernelTimer {
 
   private static final int MOST_ROWS = KernelTimes.ROWS.getLast();
 
-  private DeviceBuffer random(Comparison buffers, Element element, long n) {
+  private DeviceBuffer random(SelfTestInputs buffers, Element element, long n) {
     DeviceBuffer buffer = buffers.empty(element, n);
     ColdTimer.fillRandom(buffer, new Random(1));
     return buffer;
   }
 
   /** The largest product of a layer, into the MLP. */
-  private void products(Comparison buffers) {
+  private void products(SelfTestInputs buffers) {
     Element element = shape.element();
     DeviceBuffer x = random(buffers, element, (long) MOST_ROWS * shape.width());
     DeviceBuffer w = random(buffers, element, (long) shape.width() * shape.inner());
     DeviceBuffer y = buffers.empty(element, (long) MOST_ROWS * shape.inner());
     LinearMap map = new LinearMap(w, null, null, shape.width(), shape.inner());
-    LinearEpilogue epilogue = new LinearEpilogue.Output(y, Activation.GELU_NEW);
+    LinearEpilogue epilogue = new LinearEpilogue.Output(y, KernelActivation.GELU_NEW);
     LinearKernels kernels = new LinearKernels(gpu);
     if (cublas != null) {
       LinearCall call = cublas.prepare(map, x, epilogue);
@@ -138,7 +138,7 @@ public final class KernelTimer {
   }
 
   /** Attention of a prompt of so many tokens, its maps, and their statistics. */
-  private void attention(Comparison buffers) {
+  private void attention(SelfTestInputs buffers) {
     Element element = shape.element();
     CacheShape cache = new CacheShape(1, shape.heads(), MOST_ROWS, shape.headSize());
     float scale = (float) (1 / Math.sqrt(shape.headSize()));
@@ -202,7 +202,7 @@ public final class KernelTimer {
   }
 
   /** Norms of the residual stream, which is f32. */
-  private void norms(Comparison buffers) {
+  private void norms(SelfTestInputs buffers) {
     DeviceBuffer x = random(buffers, Element.F32, (long) MOST_ROWS * shape.width());
     DeviceBuffer gamma = random(buffers, Element.F32, shape.width());
     DeviceBuffer y = buffers.empty(shape.element(), (long) MOST_ROWS * shape.width());

@@ -11,7 +11,7 @@ public sealed interface LinearEpilogue {
    * @param out [R, outputs] in F32 or the element of x
    * @param activation f
    */
-  record Output(DeviceBuffer out, Activation activation) implements LinearEpilogue {
+  record Output(DeviceBuffer out, KernelActivation activation) implements LinearEpilogue {
     @Override
     public DeviceBuffer target() {
       return out;

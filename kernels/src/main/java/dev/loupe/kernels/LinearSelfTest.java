@@ -1,6 +1,6 @@
 package dev.loupe.kernels;
 
-import static dev.loupe.kernels.Comparison.F32;
+import static dev.loupe.kernels.SelfTestInputs.F32;
 
 import java.util.Arrays;
 import java.util.List;
@@ -15,9 +15,9 @@ final class LinearSelfTest {
   /** Rows of a result behind those that are asked for. */
   private static final int MORE_ROWS = 3;
 
-  private final Comparison c;
+  private final SelfTestInputs c;
 
-  LinearSelfTest(Comparison c) {
+  LinearSelfTest(SelfTestInputs c) {
     this.c = c;
   }
 
@@ -139,7 +139,7 @@ final class LinearSelfTest {
     DeviceBuffer input = c.put(xElement, x);
     for (Element to : xElement == F32 ? List.of(F32) : List.of(F32, xElement)) {
       DeviceBuffer out = c.empty(to, (long) (rows + MORE_ROWS) * outputs);
-      Activation f = odd ? Activation.NONE : Activation.GELU_NEW;
+      KernelActivation f = odd ? KernelActivation.NONE : KernelActivation.GELU_NEW;
       prepare.call(map, input, new LinearEpilogue.Output(out, f), sums).run(rows);
       c.compare(
           of.formatted("out"),

@@ -16,7 +16,7 @@ final class PlainSampler {
       float[] logits,
       BitSet allowed,
       BitSet seen,
-      SamplingOptions options,
+      SampleOptions options,
       int sample,
       int position) {
     List<Scored> kept = new ArrayList<>();

@@ -99,7 +99,7 @@ public final class PointwiseKernels {
    * @param y [n] of x's element; may be x
    * @throws IllegalArgumentException if a buffer is too small, closed, or of another element
    */
-  public void activate(Activation activation, DeviceBuffer x, DeviceBuffer y, long n) {
+  public void activate(KernelActivation activation, DeviceBuffer x, DeviceBuffer y, long n) {
     check("activation", x, y, n);
     if (x.element() != y.element()) {
       throw new IllegalArgumentException(

@@ -1,6 +1,6 @@
 package dev.loupe.kernels;
 
-import static dev.loupe.kernels.Comparison.F32;
+import static dev.loupe.kernels.SelfTestInputs.F32;
 
 import java.util.Arrays;
 import java.util.BitSet;
@@ -15,25 +15,25 @@ final class SampleSelfTest {
   /** Row of which a logit is NaN. */
   private static final int NAN = ROWS - 1;
 
-  private static final List<SamplingOptions> OPTIONS =
+  private static final List<SampleOptions> OPTIONS =
       List.of(
-          new SamplingOptions(0, 0, 1, 0, 1.3f, 5),
-          new SamplingOptions(1.5f, 0, 1, 0, 1, 6),
-          new SamplingOptions(2, 90, .9, .02, 1.3f, 7),
+          new SampleOptions(0, 0, 1, 0, 1.3f, 5),
+          new SampleOptions(1.5f, 0, 1, 0, 1, 6),
+          new SampleOptions(2, 90, .9, .02, 1.3f, 7),
           // so hot that each of the three or so that are kept is drawn
-          new SamplingOptions(1e4f, 3, 1, 0, 1, 8),
-          new SamplingOptions(1e4f, 1, 1, 0, 1, 11),
-          new SamplingOptions(1e4f, 1, 1, 0, 1, 12),
-          new SamplingOptions(1e4f, 1, 1, 0, 1, 13),
-          new SamplingOptions(1e4f, 0, .0031, 0, 1, 9),
-          new SamplingOptions(6, 0, 1, .8, 1, 1L << 40));
+          new SampleOptions(1e4f, 3, 1, 0, 1, 8),
+          new SampleOptions(1e4f, 1, 1, 0, 1, 11),
+          new SampleOptions(1e4f, 1, 1, 0, 1, 12),
+          new SampleOptions(1e4f, 1, 1, 0, 1, 13),
+          new SampleOptions(1e4f, 0, .0031, 0, 1, 9),
+          new SampleOptions(6, 0, 1, .8, 1, 1L << 40));
 
-  private final Comparison c;
+  private final SelfTestInputs c;
   private final float[] x; // [ROWS, VOCABULARY]
   private final BitSet allowed = new BitSet();
   private final BitSet seen = new BitSet();
 
-  SampleSelfTest(Comparison c) {
+  SampleSelfTest(SelfTestInputs c) {
     this.c = c;
     x = c.floats(F32, ROWS * VOCABULARY);
     for (int i = 0; i < x.length; i++) {
@@ -102,13 +102,13 @@ final class SampleSelfTest {
     DeviceBuffer ids = c.put(poison);
     DeviceBuffer errors = c.empty(Element.I32, ROWS);
     kernels.argmax(logits, c.put(words(among, 1)), ids, errors);
-    SamplingOptions greedy = new SamplingOptions(0, 0, 1, 0, 1, 0);
+    SampleOptions greedy = new SampleOptions(0, 0, 1, 0, 1, 0);
     c.compare("id" + of, ids, row -> row == NAN ? -1 : choose(row, among, new BitSet(), greedy));
     c.compare("error" + of, errors, row -> row == NAN ? 1 : among.isEmpty() ? 2 : 0);
   }
 
   private void draws(
-      SampleKernels kernels, SampleKernels.Logits logits, SamplingOptions options, String of) {
+      SampleKernels kernels, SampleKernels.Logits logits, SampleOptions options, String of) {
     SampleKernels.Chosen chosen =
         new SampleKernels.Chosen(
             c.empty(Element.I32, ROWS),
@@ -147,7 +147,7 @@ final class SampleSelfTest {
     c.compare("seen" + of, seenWords, seenNow);
   }
 
-  private int choose(int row, BitSet among, BitSet before, SamplingOptions options) {
+  private int choose(int row, BitSet among, BitSet before, SampleOptions options) {
     float[] logits = Arrays.copyOfRange(x, row * VOCABULARY, (row + 1) * VOCABULARY);
     return PlainSampler.choose(logits, among, before, options, row, 10 + row);
   }

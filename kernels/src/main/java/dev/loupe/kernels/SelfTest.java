@@ -1,8 +1,8 @@
 package dev.loupe.kernels;
 
-import static dev.loupe.kernels.Comparison.F32;
-import static dev.loupe.kernels.Comparison.FLOATS;
-import static dev.loupe.kernels.Comparison.nearest;
+import static dev.loupe.kernels.SelfTestInputs.F32;
+import static dev.loupe.kernels.SelfTestInputs.FLOATS;
+import static dev.loupe.kernels.SelfTestInputs.nearest;
 
 import java.util.Arrays;
 import java.util.List;
@@ -29,9 +29,9 @@ public final class SelfTest {
     }
   }
 
-  private final Comparison c;
+  private final SelfTestInputs c;
 
-  private SelfTest(Comparison c) {
+  private SelfTest(SelfTestInputs c) {
     this.c = c;
   }
 
@@ -42,7 +42,7 @@ public final class SelfTest {
 
   /** Tests one family; a failure of the GPU is a finding too. */
   public static Finding of(Gpu gpu, String family) {
-    try (Comparison c = new Comparison(gpu)) {
+    try (SelfTestInputs c = new SelfTestInputs(gpu)) {
       c.each(family, new SelfTest(c).test(family));
       return c.finding(family);
     } catch (GpuException e) {
@@ -56,7 +56,7 @@ public final class SelfTest {
    * @throws GpuException if the GPU fails
    */
   static Finding of(Gpu gpu, Variant variant, Element element) {
-    try (Comparison c = new Comparison(gpu)) {
+    try (SelfTestInputs c = new SelfTestInputs(gpu)) {
       try {
         c.one(variant, element, new SelfTest(c).test(variant.family()));
       } catch (GpuException e) {
@@ -68,7 +68,7 @@ public final class SelfTest {
     }
   }
 
-  private Comparison.Case test(String family) {
+  private SelfTestInputs.Case test(String family) {
     LinearSelfTest linear = new LinearSelfTest(c);
     AttentionSelfTest attention = new AttentionSelfTest(c);
     return switch (family) {
@@ -260,7 +260,7 @@ public final class SelfTest {
           x[i] = nearest(element, 12 * x[i]);
         }
         x[3] = Float.NaN;
-        for (Activation f : Activation.values()) {
+        for (KernelActivation f : KernelActivation.values()) {
           DeviceBuffer y = c.empty(element, n);
           kernels.activate(f, c.put(element, x), y, n);
           c.compare(f.name().toLowerCase(Locale.ROOT), y, i -> f.of(x[i]));

@@ -13,6 +13,7 @@ import java.nio.file.StandardCopyOption;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -20,6 +21,7 @@ import org.junit.jupiter.api.io.TempDir;
  * The build holds the packed kernels to the sources, in a copy of both: without nvcc, and with a
  * program in its place that answers with the PTX that was packed.
  */
+@Tag("sweep")
 class CompileCudaTest {
   private static final String PACKED = "src/main/resources/dev/loupe/kernels/cuda";
   private static final String UPDATE = "kernels/build/compile-cuda --update";

@@ -10,9 +10,11 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** The counts that README.md shows: how they are made is right, and they are up to date. */
+@Tag("sweep")
 class CountsTest {
   private static final Path LIBRARY = Path.of("target", "sanitizers", "count");
 

@@ -266,7 +266,7 @@ class CublasTest {
         for (int outputs : new int[] {37, 3 * cache.width()}) {
           LinearProblem p = new LinearProblem(element, element, rows, cache.width(), outputs, 3);
           try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
-            for (Activation f : Activation.values()) {
+            for (KernelActivation f : KernelActivation.values()) {
               DeviceBuffer mine = b.target(element);
               DeviceBuffer theirs = b.target(element);
               own.prepare(

@@ -11,10 +11,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 /** Runs a script of {@code src/test/emulator}, for what the sanitizers check: not with a JVM. */
 final class EmulatorScript {
@@ -49,12 +51,28 @@ final class EmulatorScript {
                 work.resolve("lock"), StandardOpenOption.CREATE, StandardOpenOption.WRITE);
         FileLock _ = file.lock()) { // another JVM's script builds into the same folders
       Process process = builder.start();
-      if (!process.waitFor(10, TimeUnit.MINUTES)) {
-        process.destroyForcibly();
+      String before = "";
+      while (!process.waitFor(10, TimeUnit.MINUTES)) {
+        String now = state(process);
+        if (now.equals(before)) { // a busy machine is slow, but not that slow
+          process.descendants().forEach(ProcessHandle::destroyForcibly);
+          process.destroyForcibly();
+          break;
+        }
+        before = now;
       }
       status = process.waitFor();
     }
     assertEquals(0, status, () -> read(output));
+  }
+
+  /** Which processes of a script there are, and how long each has computed. */
+  private static String state(Process process) {
+    return process
+        .descendants()
+        .map(each -> each.pid() + " " + each.info().totalCpuDuration().orElse(Duration.ZERO))
+        .sorted()
+        .collect(Collectors.joining("\n"));
   }
 
   private static String read(Path file) {

@@ -77,7 +77,7 @@ class GemvKernelsTest {
 
   private static float[] output(LinearBuffers b, int mostBlocks) {
     DeviceBuffer target = b.target(F32);
-    gemv.prepare(variant, b.map, b.x, new Output(target, Activation.NONE), mostBlocks)
+    gemv.prepare(variant, b.map, b.x, new Output(target, KernelActivation.NONE), mostBlocks)
         .run(b.problem.rows);
     return b.result(target);
   }
@@ -143,7 +143,7 @@ class GemvKernelsTest {
       for (int rows : new int[] {1, 2, 3, 5}) {
         DeviceBuffer target = b.target(F32);
         DeviceBuffer last = b.x.slice((8L - rows) * b.problem.in, (long) rows * b.problem.in);
-        gemv.prepare(variant, b.map, last, new Output(target, Activation.NONE), 3).run(rows);
+        gemv.prepare(variant, b.map, last, new Output(target, KernelActivation.NONE), 3).run(rows);
         float[] some = new float[rows * b.problem.outputs];
         target.download(some);
         float[] same = Arrays.copyOfRange(eight, eight.length - some.length, eight.length);
@@ -178,7 +178,7 @@ class GemvKernelsTest {
   void activatesAndAdds(Element element) {
     for (int rows : new int[] {1, 2, 3, 7}) { // a kernel each
       try (LinearBuffers b = buffers(element, rows, 48, 13)) {
-        for (Activation f : Activation.values()) {
+        for (KernelActivation f : KernelActivation.values()) {
           DeviceBuffer target = b.target(F32);
           gemv.prepare(variant, b.map, b.x, new Output(target, f)).run(rows);
           check(b, b.result(target), sum -> sum.activated(f));
@@ -244,7 +244,7 @@ class GemvKernelsTest {
   void refusesWithASentence() {
     try (LinearBuffers b = buffers(Element.F16, 2, 12, 3);
         LinearBuffers c = buffers(F32, 12, 12, 3)) {
-      Output out = new Output(c.target(F32), Activation.NONE);
+      Output out = new Output(c.target(F32), KernelActivation.NONE);
       refused(
           "gemv v1: in is 12, not a multiple of 8, so rows of W are not multiples of 16 bytes;"
               + " use v0",

@@ -148,7 +148,8 @@ final class KernelBenchmark {
       LinearMap map = new LinearMap(w, null, null, n, n);
       LinearKernels own = new LinearKernels(gpu);
       Variant best = own.variantFor(map, n);
-      LinearCall call = own.prepare(best, map, x, new LinearEpilogue.Output(y, Activation.NONE));
+      LinearCall call =
+          own.prepare(best, map, x, new LinearEpilogue.Output(y, KernelActivation.NONE));
       Runnable work =
           cublas == null ? () -> call.run(n) : () -> cublas.linear(x, w, y, n, n, n, false);
       try {

@@ -82,7 +82,7 @@ class LinearKernelsTest {
   }
 
   private static float[] output(Variant variant, LinearBuffers b) {
-    return run(variant, b, b.target(F32), t -> new Output(t, Activation.NONE));
+    return run(variant, b, b.target(F32), t -> new Output(t, KernelActivation.NONE));
   }
 
   /** Compares with the reference, after {@code epilogue} has been at it. */
@@ -154,7 +154,7 @@ class LinearKernelsTest {
       for (int r : new int[] {0, 4, 8}) {
         DeviceBuffer row = b.target(F32);
         DeviceBuffer x1 = b.x.slice((long) r * p.in, p.in);
-        linear.prepare(variant, b.map, x1, new Output(row, Activation.NONE)).run(1);
+        linear.prepare(variant, b.map, x1, new Output(row, KernelActivation.NONE)).run(1);
         for (int o = 0; o < p.outputs; o++) {
           float[] one = new float[p.outputs];
           row.download(one);
@@ -183,7 +183,7 @@ class LinearKernelsTest {
   void activates(Variant variant, Element weight, Element x) {
     LinearProblem p = new LinearProblem(weight, x, 17, 32, 37, SEED);
     try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
-      for (Activation f : Activation.values()) {
+      for (KernelActivation f : KernelActivation.values()) {
         float[] y = run(variant, b, b.target(x), t -> new Output(t, f));
         check(variant, p, true, y, (i, sum) -> sum.activated(f).stored(x));
       }
@@ -309,7 +309,7 @@ class LinearKernelsTest {
         LinearBuffers b = new LinearBuffers(turing, p, true)) {
       LinearKernels kernels = new LinearKernels(turing);
       assertEquals("v3", kernels.variantFor(b.map, 2).name());
-      Output out = new Output(b.target(F32), Activation.NONE);
+      Output out = new Output(b.target(F32), KernelActivation.NONE);
       assertEquals(
           "linear v4: needs compute capability 8.0, this card has 7.5; use v3",
           Refusal.ofArguments(
@@ -363,7 +363,7 @@ class LinearKernelsTest {
     Variant v4 = LinearKernels.VARIANTS.get(3);
     LinearProblem p = new LinearProblem(Element.F16, Element.F16, 4, 12, 6, SEED);
     try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
-      Output out = new Output(b.target(F32), Activation.NONE);
+      Output out = new Output(b.target(F32), KernelActivation.NONE);
       refused(
           "linear v4: in is 12, not a multiple of 8, so rows of W are not multiples of 16 bytes;"
               + " use v3",
@@ -374,13 +374,14 @@ class LinearKernelsTest {
       refused(
           "linear v3: no kernel from x in F16 to out in BF16",
           () ->
-              linear.prepare(v3, b.map, b.x, new Output(b.target(Element.BF16), Activation.NONE)));
+              linear.prepare(
+                  v3, b.map, b.x, new Output(b.target(Element.BF16), KernelActivation.NONE)));
       refused(
           "linear v3: acc holds F16, not F32",
           () -> linear.prepare(v3, b.map, b.x, new Residual(b.target(Element.F16))));
       refused(
           "linear v3: x and out overlap",
-          () -> linear.prepare(v3, b.map, b.x, new Output(b.x, Activation.NONE)));
+          () -> linear.prepare(v3, b.map, b.x, new Output(b.x, KernelActivation.NONE)));
       refused(
           "linear v3: x starts at an address that is no multiple of 16",
           () -> linear.prepare(v3, b.map, b.x.slice(1, 24), out));
@@ -431,7 +432,7 @@ class LinearKernelsTest {
                   LinearKernels.VARIANTS.get(2),
                   new LinearMap(bytes, bias, bias, 4, 6),
                   b.x,
-                  new Output(b.target(F32), Activation.NONE)));
+                  new Output(b.target(F32), KernelActivation.NONE)));
     }
   }
 }

@@ -71,7 +71,7 @@ final class LinearProblem {
     }
 
     /** No activation is steeper than 1.13; each is a few roundings of numbers up to z, e^z. */
-    Expected activated(Activation f) {
+    Expected activated(KernelActivation f) {
       double y = f.of(value);
       return new Expected(y, 1.2 * error + 1e-5 * Math.abs(y));
     }

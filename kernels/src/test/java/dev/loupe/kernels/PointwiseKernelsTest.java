@@ -131,7 +131,7 @@ class PointwiseKernelsTest {
 
   @ParameterizedTest
   @EnumSource
-  void activationsFollowTheirDefinitions(Activation activation) {
+  void activationsFollowTheirDefinitions(KernelActivation activation) {
     for (Element element : ELEMENTS) {
       for (int n : new int[] {7, 2049, 4001}) {
         float[] x = new float[n];
@@ -148,12 +148,13 @@ class PointwiseKernelsTest {
     }
   }
 
-  private static void assertActivation(Activation activation, Element element, float x, float y) {
+  private static void assertActivation(
+      KernelActivation activation, Element element, float x, float y) {
     double expected = defined(activation, x);
     // In 2^-24 of the result, half a unit in the last place at most. CUDA's functions are within so
     // many units of the right float (Programming Guide, mathematical functions): expf and tanhf 2,
     // erfcf 4; so 5 and 9 from the result. A product, a quotient or a sum rounds once.
-    double functions = activation == Activation.GELU ? 9 + 1 : 5 + 3;
+    double functions = activation == KernelActivation.GELU ? 9 + 1 : 5 + 3;
     // What goes into an exponential was rounded some times (constants too), and what comes out errs
     // by that times the size of the exponent: 7 of GELU_NEW's cubic term. erfc(z) errs by
     // z erfc'(z) / erfc(z), less than 2 z^2 + 1 = x^2 + 1, for each of two roundings of z.
@@ -170,7 +171,7 @@ class PointwiseKernelsTest {
     assertEquals(expected, y, tolerance, () -> "%s(%s) in %s".formatted(activation, x, element));
   }
 
-  private static double defined(Activation activation, double x) {
+  private static double defined(KernelActivation activation, double x) {
     return switch (activation) {
       case NONE -> x;
       case GELU_NEW ->
@@ -215,22 +216,23 @@ class PointwiseKernelsTest {
 
   @ParameterizedTest
   @EnumSource
-  void activationsKeepNaNAndInfinity(Activation activation) {
+  void activationsKeepNaNAndInfinity(KernelActivation activation) {
     float[] y =
         activate(
             activation,
             Element.F32,
             new float[] {Float.NaN, Float.POSITIVE_INFINITY, 0, -1e30f, 1e30f});
-    float most = activation == Activation.TANH ? 1 : Float.POSITIVE_INFINITY;
+    float most = activation == KernelActivation.TANH ? 1 : Float.POSITIVE_INFINITY;
     assertEquals(Float.NaN, y[0]);
     assertEquals(most, y[1]);
     assertEquals(0, y[2]);
-    float low = activation == Activation.NONE ? -1e30f : activation == Activation.TANH ? -1 : 0;
+    float low =
+        activation == KernelActivation.NONE ? -1e30f : activation == KernelActivation.TANH ? -1 : 0;
     assertEquals(low, y[3] + 0f);
-    assertEquals(activation == Activation.TANH ? 1 : 1e30f, y[4]);
+    assertEquals(activation == KernelActivation.TANH ? 1 : 1e30f, y[4]);
   }
 
-  private static float[] activate(Activation activation, Element element, float[] x) {
+  private static float[] activate(KernelActivation activation, Element element, float[] x) {
     float[] got = new float[x.length];
     try (DeviceBuffer from = gpu.allocate(element, x.length);
         DeviceBuffer to = gpu.allocate(element, x.length)) {
@@ -257,7 +259,7 @@ class PointwiseKernelsTest {
       assertRefused("residual: x and y are one buffer", () -> kernels.addResidual(f32, f32, 10));
       assertRefused(
           "activation: no kernel from F16 to F32",
-          () -> kernels.activate(Activation.RELU, f16, f32, 10));
+          () -> kernels.activate(KernelActivation.RELU, f16, f32, 10));
       assertRefused("conversion: no kernel for F32 and I32", () -> kernels.convert(f32, i32, 10));
       assertRefused("conversion: x and y are one buffer", () -> kernels.convert(f32, f32, 10));
       assertRefused(

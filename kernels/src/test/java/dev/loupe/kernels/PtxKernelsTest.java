@@ -35,12 +35,12 @@ class PtxKernelsTest {
 
   /** A test of one variant in one element. */
   private interface Run {
-    void of(Comparison c);
+    void of(SelfTestInputs c);
   }
 
   private SelfTest.Finding finding(KernelPtx ptx, Run run) {
     try (PtxDriver driver = new PtxDriver(ptx);
-        Comparison c = new Comparison(gpu)) {
+        SelfTestInputs c = new SelfTestInputs(gpu)) {
       run.of(c);
       driver.check();
       assertFalse(driver.kernels().isEmpty());

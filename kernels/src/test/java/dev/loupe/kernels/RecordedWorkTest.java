@@ -17,7 +17,7 @@ class RecordedWorkTest {
         DeviceBuffer x = gpu.allocate(Element.F32, 40);
         DeviceBuffer y = gpu.allocate(Element.F32, 40);
         HostBuffer host = gpu.pin(40 * Float.BYTES);
-        Mark mark = gpu.mark()) {
+        CudaEvent mark = gpu.mark()) {
       PointwiseKernels pointwise = new PointwiseKernels(gpu);
       x.fill((byte) 0);
       float[] ones = new float[40];
@@ -56,7 +56,7 @@ class RecordedWorkTest {
         DeviceBuffer x = gpu.allocate(Element.F32, 8)) {
       Graph graph = gpu.record(() -> x.copyFrom(x.slice(4, 4), 4));
       HostBuffer host = gpu.pin(16);
-      Mark mark = gpu.mark();
+      CudaEvent mark = gpu.mark();
       List.of(graph, host, mark).forEach(RecordedWorkTest::closeTwice);
       assertThrows(IllegalStateException.class, graph::launch);
       assertThrows(IllegalArgumentException.class, () -> host.copyFrom(x, 1, 0));

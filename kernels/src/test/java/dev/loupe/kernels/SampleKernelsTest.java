@@ -19,8 +19,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 @OnDevice
 class SampleKernelsTest {
   private static final long SEED = 0x1234_5678_9abc_def0L;
-  private static final SamplingOptions GREEDY = new SamplingOptions(0, 0, 1, 0, 1, SEED);
-  private static final SamplingOptions PLAIN = new SamplingOptions(1, 0, 1, 0, 1, SEED);
+  private static final SampleOptions GREEDY = new SampleOptions(0, 0, 1, 0, 1, SEED);
+  private static final SampleOptions PLAIN = new SampleOptions(1, 0, 1, 0, 1, SEED);
 
   private static Gpu gpu;
   private static SampleKernels kernels;
@@ -104,32 +104,32 @@ class SampleKernelsTest {
         PlainSampler.philox(-1, new int[] {-1, -1, -1, -1}));
   }
 
-  static List<SamplingOptions> options() {
+  static List<SampleOptions> options() {
     return List.of(
         GREEDY,
         PLAIN,
-        new SamplingOptions(0.7f, 0, 1, 0, 1, -1),
-        new SamplingOptions(1e-4f, 0, 1, 0, 1, 1),
-        new SamplingOptions(100, 0, 1, 0, 1, 2),
-        new SamplingOptions(1, 1, 1, 0, 1, 3),
-        new SamplingOptions(1, 2, 1, 0, 1, 4),
-        new SamplingOptions(0.9f, 40, 1, 0, 1, 5),
-        new SamplingOptions(1, 0, 0.9, 0, 1, 6),
-        new SamplingOptions(1.3f, 0, 0.5, 0, 1, 7),
-        new SamplingOptions(1, 0, 1e-9, 0, 1, 8),
-        new SamplingOptions(1, 0, 0.999999, 0, 1, 9),
-        new SamplingOptions(1, 0, 0, 0, 1, 10),
-        new SamplingOptions(1, 0, 1, 0.1, 1, 11),
-        new SamplingOptions(1, 0, 1, 1, 1, 12),
-        new SamplingOptions(1, 0, 1, 0, 1.3f, 13),
-        new SamplingOptions(0, 0, 1, 0, 2, 14),
-        new SamplingOptions(2, 0, 1, 0, 0.5f, 15),
-        new SamplingOptions(0.8f, 20, 0.95, 0.02, 1.1f, SEED));
+        new SampleOptions(0.7f, 0, 1, 0, 1, -1),
+        new SampleOptions(1e-4f, 0, 1, 0, 1, 1),
+        new SampleOptions(100, 0, 1, 0, 1, 2),
+        new SampleOptions(1, 1, 1, 0, 1, 3),
+        new SampleOptions(1, 2, 1, 0, 1, 4),
+        new SampleOptions(0.9f, 40, 1, 0, 1, 5),
+        new SampleOptions(1, 0, 0.9, 0, 1, 6),
+        new SampleOptions(1.3f, 0, 0.5, 0, 1, 7),
+        new SampleOptions(1, 0, 1e-9, 0, 1, 8),
+        new SampleOptions(1, 0, 0.999999, 0, 1, 9),
+        new SampleOptions(1, 0, 0, 0, 1, 10),
+        new SampleOptions(1, 0, 1, 0.1, 1, 11),
+        new SampleOptions(1, 0, 1, 1, 1, 12),
+        new SampleOptions(1, 0, 1, 0, 1.3f, 13),
+        new SampleOptions(0, 0, 1, 0, 2, 14),
+        new SampleOptions(2, 0, 1, 0, 0.5f, 15),
+        new SampleOptions(0.8f, 20, 0.95, 0.02, 1.1f, SEED));
   }
 
   @ParameterizedTest
   @MethodSource("options")
-  void drawsWhatThePlainSamplerDraws(SamplingOptions options) {
+  void drawsWhatThePlainSamplerDraws(SampleOptions options) {
     Random random = new Random(options.seed());
     for (int vocabulary : new int[] {1, 7, 33, 100}) {
       float[][] logits = new float[100][vocabulary];
@@ -179,7 +179,7 @@ class SampleKernelsTest {
     return new Rows(logits, allowed, seen);
   }
 
-  private static Outcome assertDraws(SamplingOptions options, Rows rows) {
+  private static Outcome assertDraws(SampleOptions options, Rows rows) {
     Outcome outcome = sample(options, rows, 64);
     for (int r = 0; r < rows.logits.length; r++) {
       float[] logits = rows.logits[r];
@@ -219,11 +219,11 @@ class SampleKernelsTest {
     float[][] logits = new float[2][50257];
     fill(logits[0], 0, new Random(5));
     fill(logits[1], 1, new Random(6));
-    for (SamplingOptions options :
+    for (SampleOptions options :
         List.of(
             PLAIN,
-            new SamplingOptions(0.8f, 50, 1, 0, 1, 2),
-            new SamplingOptions(1, 0, 0.9, 0, 1.2f, 3))) {
+            new SampleOptions(0.8f, 50, 1, 0, 1, 2),
+            new SampleOptions(1, 0, 0.9, 0, 1.2f, 3))) {
       Rows rows = restricted(logits, new Random(7));
       Outcome narrow = assertDraws(options, rows);
       assertArrayEquals(narrow.ids, sample(options, rows, 1024).ids);
@@ -234,7 +234,7 @@ class SampleKernelsTest {
   @ValueSource(ints = {64, 128, 256, 512, 1024})
   void theWidthOfTheBlockChangesNothing(int threads) {
     Rows rows = restricted(kinds(1000), new Random(1));
-    for (SamplingOptions options : List.of(PLAIN, options().get(18), options().get(8))) {
+    for (SampleOptions options : List.of(PLAIN, options().get(18), options().get(8))) {
       Outcome one = sample(options, rows, 64);
       Outcome other = sample(options, rows, threads);
       assertArrayEquals(one.ids, other.ids);
@@ -248,7 +248,7 @@ class SampleKernelsTest {
     Rows rows = restricted(kinds(1000), new Random(2));
     try {
       for (Runnable schedule : Emulator.otherSchedules()) {
-        for (SamplingOptions options : List.of(GREEDY, PLAIN, options().get(18))) {
+        for (SampleOptions options : List.of(GREEDY, PLAIN, options().get(18))) {
           Emulator.forward();
           Outcome forward = sample(options, rows, 128);
           schedule.run();
@@ -289,8 +289,8 @@ class SampleKernelsTest {
     }
     for (int k = 1; k < 64; k++) {
       float[][] logits = {row, tiny, row, tiny, row, tiny};
-      assertDraws(new SamplingOptions(1, k, 1, 0, 1, k), Rows.of(logits));
-      assertDraws(new SamplingOptions(50, 0, k / 64.0, 0, 1, k), Rows.of(logits));
+      assertDraws(new SampleOptions(1, k, 1, 0, 1, k), Rows.of(logits));
+      assertDraws(new SampleOptions(50, 0, k / 64.0, 0, 1, k), Rows.of(logits));
     }
   }
 
@@ -300,7 +300,7 @@ class SampleKernelsTest {
     // fifth
     float[][] logits = new float[200][8];
     for (double p : new double[] {0.5, Math.nextUp(0.5), 0.125, 0.875, Math.nextDown(1.0)}) {
-      Outcome outcome = assertDraws(new SamplingOptions(1, 0, p, 0, 1, 1), Rows.of(logits));
+      Outcome outcome = assertDraws(new SampleOptions(1, 0, p, 0, 1, 1), Rows.of(logits));
       int last = (int) Math.ceil(p * 8) - 1;
       assertEquals(last, Arrays.stream(outcome.ids).max().orElseThrow(), "p = " + p);
     }
@@ -315,7 +315,7 @@ class SampleKernelsTest {
         BitSet allowed = new BitSet();
         allowed.set(0, Math.max(1, vocabulary - 1));
         BitSet[] seen = {new BitSet(), new BitSet(), new BitSet()};
-        for (SamplingOptions options : List.of(GREEDY, PLAIN)) {
+        for (SampleOptions options : List.of(GREEDY, PLAIN)) {
           Outcome outcome = sample(options, new Rows(logits, allowed, seen), 64);
           assertArrayEquals(new int[] {0, SampleKernels.NOT_FINITE, 0}, outcome.errors);
           assertEquals(-1, outcome.ids[1]);
@@ -335,7 +335,7 @@ class SampleKernelsTest {
     BitSet beyond = new BitSet();
     beyond.set(40, 64); // bits that the last word has, but the vocabulary has not
     for (BitSet allowed : List.of(new BitSet(), beyond)) {
-      for (SamplingOptions options : List.of(GREEDY, PLAIN)) {
+      for (SampleOptions options : List.of(GREEDY, PLAIN)) {
         Outcome outcome = sample(options, new Rows(new float[1][40], allowed, seen), 64);
         assertArrayEquals(new int[] {SampleKernels.NO_ID}, outcome.errors);
         assertArrayEquals(new int[] {-1}, outcome.ids);
@@ -343,7 +343,7 @@ class SampleKernelsTest {
     }
   }
 
-  private static Outcome sample(SamplingOptions options, Rows rows, int threads) {
+  private static Outcome sample(SampleOptions options, Rows rows, int threads) {
     int n = rows.logits.length;
     int vocabulary = rows.vocabulary();
     int words = Math.ceilDiv(vocabulary, 32);
@@ -354,7 +354,7 @@ class SampleKernelsTest {
         DeviceBuffer seen = gpu.allocate(Element.I32, (long) n * words);
         DeviceBuffer samples = gpu.allocate(Element.I32, n);
         DeviceBuffer positions = gpu.allocate(Element.I32, n);
-        DeviceBuffer how = gpu.allocate(Element.I32, SamplingOptions.INTS);
+        DeviceBuffer how = gpu.allocate(Element.I32, SampleOptions.INTS);
         DeviceBuffer ids = gpu.allocate(Element.I32, n);
         DeviceBuffer logprobs = gpu.allocate(Element.F32, n);
         DeviceBuffer ranks = gpu.allocate(Element.I32, n);
@@ -578,7 +578,7 @@ class SampleKernelsTest {
   void refusesWhatDoesNotFit() {
     try (DeviceBuffer logits = gpu.allocate(Element.F32, 100);
         DeviceBuffer four = gpu.allocate(Element.I32, 4);
-        DeviceBuffer options = gpu.allocate(Element.I32, SamplingOptions.INTS);
+        DeviceBuffer options = gpu.allocate(Element.I32, SampleOptions.INTS);
         DeviceBuffer logprobs = gpu.allocate(Element.F32, 4)) {
       SampleKernels.Chosen chosen = new SampleKernels.Chosen(four, logprobs, four, four);
       assertRefused(

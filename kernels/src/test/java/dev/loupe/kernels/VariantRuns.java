@@ -186,7 +186,7 @@ final class VariantRuns implements AutoCloseable {
             new BufferCheck("epilogue", gpu),
             map,
             floats(Element.F16, rows, in),
-            new LinearEpilogue.Output(out, Activation.GELU_NEW));
+            new LinearEpilogue.Output(out, KernelActivation.GELU_NEW));
     Launch launch = CublasLinear.epilogue(v, arguments).set(0, sums);
     return new Run(
         v,
@@ -256,7 +256,8 @@ final class VariantRuns implements AutoCloseable {
     LinearMap map = linearMap(e, shapes.linear());
     DeviceBuffer y = empty(e, rows, map.outputs());
     LinearCall call =
-        new LinearKernels(gpu).prepare(v, map, x, new LinearEpilogue.Output(y, Activation.NONE));
+        new LinearKernels(gpu)
+            .prepare(v, map, x, new LinearEpilogue.Output(y, KernelActivation.NONE));
     return new Run(v, e, x.bytes() + bytes(map), y.bytes(), () -> call.run(rows));
   }
 
@@ -265,7 +266,8 @@ final class VariantRuns implements AutoCloseable {
     LinearMap map = linearMap(e, shapes.gemv());
     DeviceBuffer y = empty(Element.F32, map.outputs());
     LinearCall call =
-        new GemvKernels(gpu).prepare(v, map, x, new LinearEpilogue.Output(y, Activation.NONE));
+        new GemvKernels(gpu)
+            .prepare(v, map, x, new LinearEpilogue.Output(y, KernelActivation.NONE));
     return new Run(v, e, x.bytes() + bytes(map), y.bytes(), () -> call.run(1));
   }
 
@@ -415,7 +417,12 @@ final class VariantRuns implements AutoCloseable {
       case "residual" ->
           new Run(v, e, 2 * x.bytes(), x.bytes(), () -> kernels.addResidual(x, y, n));
       case "activate" ->
-          new Run(v, e, x.bytes(), x.bytes(), () -> kernels.activate(Activation.GELU_NEW, x, y, n));
+          new Run(
+              v,
+              e,
+              x.bytes(),
+              x.bytes(),
+              () -> kernels.activate(KernelActivation.GELU_NEW, x, y, n));
       default -> new Run(v, e, x.bytes(), wide.bytes(), () -> kernels.convert(x, wide, n));
     };
   }
@@ -440,7 +447,7 @@ final class VariantRuns implements AutoCloseable {
       default -> {
         SampleKernels.Chosen chosen =
             new SampleKernels.Chosen(ids, empty(Element.F32, 1), empty(Element.I32, 1), errors);
-        DeviceBuffer options = ints(new SamplingOptions(0.8f, 50, 0.95, 0, 1, 7).words());
+        DeviceBuffer options = ints(new SampleOptions(0.8f, 50, 0.95, 0, 1, 7).words());
         DeviceBuffer samples = ints(0);
         DeviceBuffer positions = ints(0);
         yield new Run(

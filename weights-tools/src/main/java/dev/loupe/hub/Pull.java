@@ -153,7 +153,7 @@ public final class Pull {
     for (String file : wanted(listing)) {
       files.add(hub.announced(name, listing.commit(), file));
     }
-    try (Staging staging = Staging.open(folder)) {
+    try (PullFolder staging = PullFolder.open(folder)) {
       RemoteFile weights = files.getLast();
       if (weights.name().endsWith(".index.json")) {
         files.addAll(0, shards(weights, listing, staging));
@@ -243,7 +243,7 @@ public final class Pull {
   }
 
   /** What an index names; it has to be fetched to know. */
-  private List<RemoteFile> shards(RemoteFile index, Hub.Listing listing, Staging staging)
+  private List<RemoteFile> shards(RemoteFile index, Hub.Listing listing, PullFolder staging)
       throws IOException, InterruptedException {
     if (index.size() > LONGEST_INDEX) {
       throw new CheckpointException(
@@ -311,7 +311,7 @@ public final class Pull {
     return HexFormat.of().formatHex(digest.digest()).equals(file.hash());
   }
 
-  private void requireRoom(List<RemoteFile> missing, Staging staging) throws IOException {
+  private void requireRoom(List<RemoteFile> missing, PullFolder staging) throws IOException {
     long needed = bytes(missing);
     total.set(needed);
     for (RemoteFile file : missing) {
@@ -326,13 +326,13 @@ public final class Pull {
     }
   }
 
-  private Download download(RemoteFile file, Hub.Listing listing, Staging staging) {
+  private Download download(RemoteFile file, Hub.Listing listing, PullFolder staging) {
     String path = Hub.path(name, listing.commit(), file.name());
     return new Download(hub, path, file, staging.part(file), arrived);
   }
 
   /** Several files at a time; the first that fails ends them all. */
-  private void fetch(List<RemoteFile> missing, Hub.Listing listing, Staging staging)
+  private void fetch(List<RemoteFile> missing, Hub.Listing listing, PullFolder staging)
       throws IOException, InterruptedException {
     arrived.set(0); // an index that came before is counted when its part is taken up
     try (ExecutorService workers =

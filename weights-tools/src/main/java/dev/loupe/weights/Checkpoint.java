@@ -176,7 +176,7 @@ public final class Checkpoint implements AutoCloseable {
   }
 
   private static boolean differ(StoredTensor a, StoredTensor b) {
-    return a.dtype() == b.dtype() ? !a.isSameAs(b) : Comparison.of(a, b, a.name()).at() >= 0;
+    return a.dtype() == b.dtype() ? !a.isSameAs(b) : WeightsComparison.of(a, b, a.name()).at() >= 0;
   }
 
   private void noteIgnored(Anchor anchor, List<String> to) {

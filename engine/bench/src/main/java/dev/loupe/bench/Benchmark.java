@@ -1,10 +1,10 @@
 package dev.loupe.bench;
 
-import dev.loupe.Generation;
-import dev.loupe.Generation.Finish;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Generation.Finish;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
@@ -206,8 +206,8 @@ public final class Benchmark {
 
   /** One run; null if it was ended. */
   private @Nullable Generation one(int[] prompt, Maps maps, int number) {
-    Request request =
-        Request.ids(prompt)
+    GenerateRequest request =
+        GenerateRequest.ids(prompt)
             .tokens(settings.written())
             .sampling(Sampling.greedy())
             .listener(new Relay(number));
@@ -250,7 +250,7 @@ public final class Benchmark {
   }
 
   /** Passes on how far a run has come. */
-  private final class Relay implements Request.Listener {
+  private final class Relay implements GenerateRequest.Listener {
     private final int run;
     private int pieces;
 

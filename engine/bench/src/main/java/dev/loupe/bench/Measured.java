@@ -1,11 +1,11 @@
 package dev.loupe.bench;
 
-import dev.loupe.ModelInfo;
-import dev.loupe.Precision;
 import dev.loupe.bench.Benchmark.Maps;
 import dev.loupe.bench.Benchmark.Phase;
 import dev.loupe.bench.Benchmark.Run;
 import dev.loupe.bench.Benchmark.Settings;
+import dev.loupe.model.ModelInfo;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,7 +1,7 @@
 package dev.loupe.bench;
 
-import dev.loupe.ModelInfo;
-import dev.loupe.Precision;
+import dev.loupe.model.ModelInfo;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.Gpt2Config;
 import java.util.Locale;

@@ -5,12 +5,12 @@ import static dev.loupe.bench.Benchmark.Maps.NONE;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.ModelInfo;
-import dev.loupe.Precision;
 import dev.loupe.bench.Benchmark.Maps;
 import dev.loupe.bench.Benchmark.Phase;
 import dev.loupe.bench.Benchmark.Run;
 import dev.loupe.bench.Benchmark.Settings;
+import dev.loupe.model.ModelInfo;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.RandomCheckpoint;
 import java.util.List;
 import java.util.Optional;

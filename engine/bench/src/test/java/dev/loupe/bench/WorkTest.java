@@ -2,10 +2,10 @@ package dev.loupe.bench;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import dev.loupe.ModelInfo;
-import dev.loupe.Precision;
 import dev.loupe.TinyModel;
 import dev.loupe.bench.Work.Storage;
+import dev.loupe.model.ModelInfo;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.RandomCheckpoint;

@@ -1,10 +1,10 @@
 package dev.loupe.cli;
 
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.AttentionTable;
 import dev.loupe.export.RunJson;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.util.List;
@@ -74,9 +74,8 @@ final class AttentionCommand implements Callable<Integer> {
     attention.check(table || output.json);
     readouts.check(attention.everyFile());
     boolean maps = table || output.json || !attention.files.isEmpty();
-    Request request =
-        input
-            .request(terminal)
+    GenerateRequest request =
+        GenerateRequest.of(input.prompt(terminal))
             .tokens(0)
             .interventions(changes.interventions())
             .logprobs(output.logprobs);
@@ -88,7 +87,7 @@ final class AttentionCommand implements Callable<Integer> {
       files.open(1);
       passes.open(1);
       List<Generation> runs;
-      try (Loupe loupe = model.open(terminal, output.quiet, output.json, request.needsText());
+      try (Loupe loupe = model.open(terminal, output.quiet.set, output.json, request.needsText());
           Interrupt interrupt = new Interrupt(terminal)) {
         runs = new RunPrinter(terminal, output, 1, true, interrupt).run(loupe, request);
         passes.write(loupe, runs, changes.interventions());
@@ -100,10 +99,10 @@ final class AttentionCommand implements Callable<Integer> {
         RunJson.write(run, attention.firstFile(0), json);
         terminal.print(json.toString());
       } else if (table) {
-        int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
+        int columns = terminal.outColumns();
         terminal.print(AttentionTable.render(run, top == null ? DEFAULT_TOP : top, columns));
       }
-      if (!output.quiet) {
+      if (!output.quiet.set) {
         attention.announce(terminal, runs);
         readouts.announce(terminal);
       }

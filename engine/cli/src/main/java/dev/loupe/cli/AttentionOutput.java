@@ -1,11 +1,11 @@
 package dev.loupe.cli;
 
-import dev.loupe.Generation;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.export.AttentionFormat;
 import dev.loupe.export.ColourScale;
 import dev.loupe.export.StatisticsFormat;
+import dev.loupe.generate.Generation;
 import dev.loupe.text.Count;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.DType;

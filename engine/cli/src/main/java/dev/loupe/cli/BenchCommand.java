@@ -53,13 +53,7 @@ final class BenchCommand {
         })
     List<Maps> maps = List.of(Maps.NONE);
 
-    @Option(names = "--json", description = "Print one JSON object, on one line.")
-    boolean json;
-
-    @Option(
-        names = {"-q", "--quiet"},
-        description = "No progress.")
-    boolean quiet;
+    @Mixin ReportOptions report;
   }
 
   /** Names of maps in small letters. */
@@ -167,15 +161,16 @@ final class BenchCommand {
   private static int measure(Terminal terminal, ModelOptions model, Options options, Plan plan)
       throws IOException {
     Machine machine = Machine.here();
-    try (Loupe loupe = model.open(terminal, options.quiet, false, false);
+    try (Loupe loupe = model.open(terminal, options.report.quiet.set, false, false);
         Interrupt interrupt = new Interrupt(terminal)) {
       Settings settings = plan.of(loupe.info().config().nPositions());
       int threads = model.threads == 0 ? machine.processors() : model.threads;
       boolean cpu = loupe.info().backend().equals("cpu");
       Moments moments = new Moments(threads, cpu && Ceilings.warmUp());
-      Benchmark.Result result = run(terminal, loupe, settings, options.quiet, interrupt, moments);
+      Benchmark.Result result =
+          run(terminal, loupe, settings, options.report.quiet.set, interrupt, moments);
       if (!result.runs().isEmpty()) {
-        BenchReport report =
+        BenchReport measured =
             BenchReport.of(
                 settings,
                 loupe.info(),
@@ -184,7 +179,7 @@ final class BenchCommand {
                 result,
                 moments.ofRuns(result.runs().size()),
                 machine);
-        terminal.print(options.json ? report.json() + "\n" : report.text());
+        terminal.print(options.report.json ? measured.json() + "\n" : measured.text());
       }
       return interrupt.asked() ? Interrupt.exitCode() : 0;
     }

@@ -1,9 +1,10 @@
 package dev.loupe.cli;
 
-import dev.loupe.Comparison;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.ComparisonReport;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.interpret.Comparison;
 import dev.loupe.ops.Mask;
 import java.io.IOException;
 import java.util.concurrent.Callable;
@@ -56,13 +57,7 @@ final class CompareCommand implements Callable<Integer> {
       description = "Show the K tokens that change most (default: 20).")
   int top = 20;
 
-  @Option(names = "--json", description = "Print one JSON object, on one line.")
-  boolean json;
-
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin ReportOptions report;
 
   @ArgGroup(validate = false, order = 2, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
@@ -79,18 +74,19 @@ final class CompareCommand implements Callable<Integer> {
           "nothing is changed: give --ablate, --scale, --n-head or --mask none (--ablate 4.0, for"
               + " example)");
     }
-    Request request =
-        input
-            .request(terminal)
+    Prompt prompt = input.prompt(terminal);
+    ReadRequest request =
+        ReadRequest.of(prompt)
             .interventions(changes.interventions())
             .mask(mask == Masking.NONE ? Mask.FULL : Mask.CAUSAL);
     Comparison comparison;
-    try (Loupe loupe = model.open(terminal, quiet, json, request.needsText())) {
+    try (Loupe loupe =
+        model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
       comparison = loupe.compare(request);
     }
-    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
+    int columns = terminal.outColumns();
     terminal.print(
-        json
+        report.json
             ? ComparisonReport.json(comparison, words) + "\n"
             : ComparisonReport.text(comparison, words, top, columns));
     return 0;

@@ -20,6 +20,7 @@ import java.util.Optional;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.ParentCommand;
@@ -74,10 +75,7 @@ final class ConvertCommand implements Callable<Integer> {
       description = "What the model is said to run with (default: what IN says).")
   @Nullable Activation activation;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "No progress, no closing line.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   @Override
   public Integer call() throws IOException {
@@ -88,9 +86,9 @@ final class ConvertCommand implements Callable<Integer> {
     if (gguf && Files.exists(out)) {
       throw new IOException(out + " exists already; give a new name or delete it");
     }
-    ProgressBar bar = new ProgressBar(terminal, !quiet, "writing " + out.getFileName());
-    try (Checkpoint checkpoint = Models.find(in, adapter).open(activation)) {
-      if (!quiet) {
+    ProgressBar bar = new ProgressBar(terminal, !quiet.set, "writing " + out.getFileName());
+    try (Checkpoint checkpoint = NamedModels.find(in, adapter).open(activation)) {
+      if (!quiet.set) {
         WeightsCommand.sayNotes(checkpoint, terminal);
       }
       if (gguf) {
@@ -127,7 +125,7 @@ final class ConvertCommand implements Callable<Integer> {
         }
       }
     }
-    if (!quiet) {
+    if (!quiet.set) {
       Path weights = Files.isDirectory(out) ? out.resolve("model.safetensors") : out;
       terminal.say("[wrote %s: %d bytes]".formatted(out, Files.size(weights)));
     }

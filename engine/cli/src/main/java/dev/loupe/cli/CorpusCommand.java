@@ -1,16 +1,14 @@
 package dev.loupe.cli;
 
 import dev.loupe.Backend;
-import dev.loupe.BatchReader;
-import dev.loupe.Precision;
 import dev.loupe.corpus.CorpusJobs;
 import dev.loupe.corpus.CorpusReport;
 import dev.loupe.corpus.CorpusRun;
-import dev.loupe.corpus.ModelPlace;
 import dev.loupe.corpus.Preparation;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.ops.Precision;
 import dev.loupe.text.Count;
 import dev.loupe.weights.AtomicFile;
-import dev.loupe.weights.CheckpointException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -49,37 +47,6 @@ import picocli.CommandLine.ParentCommand;
 final class CorpusCommand {
   @ParentCommand Main main;
 
-  /** Which model, where the machines of a cluster find it. */
-  static final class Where {
-    @Option(
-        names = {"-m", "--model"},
-        paramLabel = "DIR|FILE|NAME|URI",
-        description = {
-          "GPT-2 folder, weights file, name of a pulled model (default: the Shakespeare demo).",
-          "A LoRA adapter is merged first, by loupe weights convert.",
-          "On a cluster the same path on every machine, or hdfs://... or s3a://..."
-        })
-    @Nullable String model;
-
-    @Option(names = "--ship", description = "Send the model along to the machines of a cluster.")
-    boolean ship;
-
-    ModelPlace place() throws CheckpointException {
-      boolean address = model != null && model.matches("[a-z][a-z0-9+.-]+://.*");
-      if (address && ship) {
-        throw new IllegalArgumentException("--ship is for a model on this machine");
-      }
-      String source = address ? String.valueOf(model) : local().toAbsolutePath().toString();
-      return new ModelPlace(source, ship, Home.gpt2Tokenizer());
-    }
-
-    private Path local() throws CheckpointException {
-      ModelOptions options = new ModelOptions();
-      options.model = model == null ? null : Path.of(model);
-      return options.source();
-    }
-  }
-
   /** What all of them ask for. */
   static final class Common {
     @Option(
@@ -88,48 +55,7 @@ final class CorpusCommand {
         description = "CPU threads, of each executor (default: all that it has).")
     int threads;
 
-    @Option(
-        names = {"-q", "--quiet"},
-        description = "Nothing on standard error but errors.")
-    boolean quiet;
-  }
-
-  /** Says what a job says. */
-  private static final class Watch implements CorpusJobs.Listener, AutoCloseable {
-    private final Terminal terminal;
-    private final boolean quiet;
-    private final Interrupt interrupt;
-    private ProgressBar bar;
-    private final String label;
-
-    Watch(Terminal terminal, boolean quiet, String label) {
-      this.terminal = terminal;
-      this.quiet = quiet;
-      this.label = label;
-      interrupt = new Interrupt(terminal);
-      bar = new ProgressBar(terminal, !quiet, label);
-    }
-
-    @Override
-    public synchronized boolean progress(long done, long total) {
-      bar.update(done, total);
-      return !interrupt.asked();
-    }
-
-    @Override
-    public synchronized void note(String sentence) {
-      if (!quiet) {
-        bar.clear();
-        terminal.say("[%s]".formatted(sentence));
-        bar = new ProgressBar(terminal, true, label);
-      }
-    }
-
-    @Override
-    public void close() {
-      bar.clear();
-      interrupt.close();
-    }
+    @Mixin QuietOption quiet;
   }
 
   @Command(
@@ -216,7 +142,7 @@ final class CorpusCommand {
     @Mixin Common common;
 
     @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
-    Where where = new Where();
+    CorpusModelOptions where = new CorpusModelOptions();
 
     @Override
     public Integer call() throws IOException {
@@ -234,10 +160,10 @@ final class CorpusCommand {
               longTexts,
               shards,
               waves);
-      try (Watch watch = new Watch(terminal, common.quiet, "preparing");
+      try (CorpusWatch watch = new CorpusWatch(terminal, common.quiet.set, "preparing");
           CorpusJobs jobs = CorpusJobs.open("loupe corpus prepare", common.threads)) {
         CorpusJobs.Prepared done = jobs.prepare(what, watch);
-        if (!common.quiet) {
+        if (!common.quiet.set) {
           watch.note(
               String.format(
                   Locale.ROOT,
@@ -307,7 +233,7 @@ final class CorpusCommand {
     @Mixin Common common;
 
     @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
-    Where where = new Where();
+    CorpusModelOptions where = new CorpusModelOptions();
 
     @Option(
         names = "--backend",
@@ -340,13 +266,13 @@ final class CorpusCommand {
               valueNorms,
               edges);
       CorpusJobs.Ran ran;
-      try (Watch watch = new Watch(terminal, common.quiet, "reading");
+      try (CorpusWatch watch = new CorpusWatch(terminal, common.quiet.set, "reading");
           CorpusJobs jobs = CorpusJobs.open("loupe corpus run", common.threads)) {
         watch.interrupt.onlyAsk();
         ran = jobs.run(what, watch);
       }
       terminal.print(ran.folder() + "\n");
-      if (!common.quiet) {
+      if (!common.quiet.set) {
         terminal.say("[%s]".formatted(said(ran)));
       }
       return ran.interrupted() ? Interrupt.exitCode() : 0;

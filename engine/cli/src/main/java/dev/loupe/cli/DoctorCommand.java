@@ -2,20 +2,20 @@ package dev.loupe.cli;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Precision;
-import dev.loupe.Request;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.export.TerminalText;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.KernelVerdicts;
+import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
@@ -126,8 +126,8 @@ final class DoctorCommand implements Callable<Integer> {
 
   /** Runs the bundled model on the GPU in each precision and compares with the CPU. */
   private boolean gpuAgrees(Path demo) {
-    Request request =
-        Request.text("But soft, what light through yonder window breaks?")
+    GenerateRequest request =
+        GenerateRequest.text("But soft, what light through yonder window breaks?")
             .tokens(8)
             .sampling(Sampling.greedy())
             .logprobs(0)
@@ -210,7 +210,9 @@ final class DoctorCommand implements Callable<Integer> {
     }
     try (Loupe loupe = Loupe.open(demo.get(), Options.defaults())) {
       Generation run =
-          loupe.run(Request.text("ROMEO:").tokens(5).sampling(Sampling.greedy())).getFirst();
+          loupe
+              .run(GenerateRequest.text("ROMEO:").tokens(5).sampling(Sampling.greedy()))
+              .getFirst();
       boolean right = run.text().equals("\nWhat,");
       line("backend", loupe.info().device());
       line(

@@ -1,10 +1,11 @@
 package dev.loupe.cli;
 
-import dev.loupe.BrokenRunException;
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.RunJson;
+import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.ContextLengthException;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Count;
 import java.io.IOException;
@@ -98,9 +99,8 @@ final class GenerateCommand implements Callable<Integer> {
           "--logits and --hidden are of one pass over the text: leave out --overflow slide");
     }
     Sampling chosen = sampling.sampling();
-    Request request =
-        input
-            .request(terminal)
+    GenerateRequest request =
+        GenerateRequest.of(input.prompt(terminal))
             .sampling(chosen)
             .interventions(changes.interventions())
             .samples(samples)
@@ -123,13 +123,15 @@ final class GenerateCommand implements Callable<Integer> {
       List<Generation> runs;
       BrokenRunException failure = null;
       boolean interrupted;
-      try (Loupe loupe = model.open(terminal, output.quiet, output.json, request.needsText());
+      try (Loupe loupe = model.open(terminal, output.quiet.set, output.json, request.needsText());
           Interrupt interrupt = new Interrupt(terminal)) {
         boolean fileFollows = attention.writes() || readouts.writes();
         runs =
             new RunPrinter(terminal, output, samples, fileFollows, interrupt).run(loupe, request);
         interrupted = interrupt.asked();
         passes.write(loupe, runs, changes.interventions());
+      } catch (ContextLengthException e) {
+        throw new IllegalArgumentException(e.getMessage() + " (--overflow slide)", e);
       } catch (BrokenRunException e) { // what was made is kept, and the error said at the end
         runs = e.runs();
         interrupted = false;
@@ -153,7 +155,7 @@ final class GenerateCommand implements Callable<Integer> {
         terminal.print(json.toString());
       }
     }
-    if (output.quiet) {
+    if (output.quiet.set) {
       return;
     }
     Generation run = runs.getFirst();

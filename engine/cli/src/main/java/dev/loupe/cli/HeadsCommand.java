@@ -1,10 +1,10 @@
 package dev.loupe.cli;
 
-import dev.loupe.HeadSurvey;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.HeadSurveyExport;
 import dev.loupe.export.HeadTable;
+import dev.loupe.generate.Prompt;
+import dev.loupe.interpret.HeadSurvey;
 import java.io.IOException;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.ArgGroup;
@@ -47,10 +47,7 @@ final class HeadsCommand implements Callable<Integer> {
   @Option(names = "--csv", description = "Print comma-separated values, a line a head.")
   boolean csv;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
@@ -61,19 +58,19 @@ final class HeadsCommand implements Callable<Integer> {
     if (json && csv) {
       throw new IllegalArgumentException("give one of --json and --csv, not both");
     }
-    Request request = input.request(terminal);
+    Prompt prompt = input.prompt(terminal);
     HeadSurvey survey;
-    try (Loupe loupe = model.open(terminal, quiet, json, request.needsText());
+    try (Loupe loupe = model.open(terminal, quiet.set, json, prompt.needsTokenizer());
         Interrupt interrupt = new Interrupt(terminal)) {
-      survey = survey(loupe, request, terminal, interrupt);
+      survey = survey(loupe, prompt, terminal, interrupt);
     }
-    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
+    int columns = terminal.outColumns();
     terminal.print(
         json
             ? HeadSurveyExport.json(survey, sort)
             : csv ? HeadSurveyExport.csv(survey, sort) : HeadTable.render(survey, sort, columns));
     if (survey.windowsRead() < survey.windows()) {
-      if (!quiet) {
+      if (!quiet.set) {
         terminal.say(
             "[interrupted: %d of %d windows of the text were read]"
                 .formatted(survey.windowsRead(), survey.windows()));
@@ -84,22 +81,19 @@ final class HeadsCommand implements Callable<Integer> {
   }
 
   /** A Ctrl-C while the text is read ends it with what was read. */
-  private HeadSurvey survey(Loupe loupe, Request request, Terminal terminal, Interrupt interrupt) {
-    ProgressBar bar = new ProgressBar(terminal, !quiet, "reading");
+  private HeadSurvey survey(Loupe loupe, Prompt prompt, Terminal terminal, Interrupt interrupt) {
+    ProgressBar bar = new ProgressBar(terminal, !quiet.set, "reading");
     int before = HeadSurvey.SEQUENCES * loupe.info().config().nLayer();
     try {
       return loupe.heads(
-          request.listener(
-              new Request.Listener() {
-                @Override
-                public boolean reading(int done, int all) {
-                  bar.update(done, all);
-                  if (done >= before) {
-                    interrupt.onlyAsk(); // from here on there is something to keep
-                  }
-                  return !interrupt.asked();
-                }
-              }));
+          prompt,
+          (done, all) -> {
+            bar.update(done, all);
+            if (done >= before) {
+              interrupt.onlyAsk(); // from here on there is something to keep
+            }
+            return !interrupt.asked();
+          });
     } finally {
       bar.clear();
     }

@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.ParentCommand;
@@ -40,10 +41,7 @@ final class InspectCommand implements Callable<Integer> {
   @Option(names = "--json", description = "As one JSON object, every tensor in it.")
   boolean json;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "No progress, no notes.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   @Override
   public Integer call() throws IOException {
@@ -52,7 +50,7 @@ final class InspectCommand implements Callable<Integer> {
     options.model = model;
     options.adapter = adapter;
     try (Checkpoint checkpoint = options.find().open(null)) {
-      Inspection inspection = inspect(checkpoint, new ProgressBar(terminal, !quiet, "hashing"));
+      Inspection inspection = inspect(checkpoint, new ProgressBar(terminal, !quiet.set, "hashing"));
       TokenizerReport tokenizer = TokenizerReport.of(checkpoint, Home.gpt2Tokenizer());
       if (json) {
         JsonObject whole = inspection.json();
@@ -61,7 +59,7 @@ final class InspectCommand implements Callable<Integer> {
       } else {
         terminal.print(inspection.text(all) + tokenizer.text());
       }
-      if (!quiet) {
+      if (!quiet.set) {
         WeightsCommand.sayNotes(checkpoint, terminal);
         tokenizer.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
       }

@@ -1,6 +1,6 @@
 package dev.loupe.cli;
 
-import dev.loupe.Interventions;
+import dev.loupe.model.Interventions;
 import dev.loupe.text.Count;
 import java.util.ArrayList;
 import java.util.List;

@@ -2,7 +2,6 @@ package dev.loupe.cli;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
-import dev.loupe.Precision;
 import dev.loupe.bench.Machine;
 import dev.loupe.bench.kernel.CpuDevice;
 import dev.loupe.bench.kernel.CudaDevice;
@@ -14,6 +13,7 @@ import dev.loupe.bench.kernel.Operation;
 import dev.loupe.bench.kernel.Shape;
 import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.InputFile;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -81,34 +81,10 @@ final class KernelBenchCommand implements Callable<Integer> {
   double seconds = 5;
 
   @ArgGroup(validate = false, order = 1, heading = "%nWhere:%n")
-  Place place = new Place();
+  ProcessorOptions place = new ProcessorOptions();
 
   @ArgGroup(validate = false, order = 2, heading = "%nResults (a table, unless asked for):%n")
   Results results = new Results();
-
-  /** What is measured. */
-  static final class Place {
-    @Option(
-        names = "--backend",
-        paramLabel = "B",
-        description = "auto, cpu or cuda (default: auto).")
-    Backend backend = Backend.AUTO;
-
-    @Option(names = "--device", paramLabel = "N", description = "Which GPU, from 0 (default: 0).")
-    int device;
-
-    @Option(
-        names = "--threads",
-        paramLabel = "N",
-        description = "CPU threads (default: all processors).")
-    int threads;
-
-    @Option(
-        names = "--vector-bits",
-        paramLabel = "N",
-        description = "The CPU's vectors: 128, 256 or 512 bits (default: as Java prefers here).")
-    int vectorBits;
-  }
 
   /** What becomes of it. */
   static final class Results {

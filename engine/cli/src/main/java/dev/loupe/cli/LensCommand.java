@@ -1,9 +1,9 @@
 package dev.loupe.cli;
 
-import dev.loupe.Lens;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.LensReport;
+import dev.loupe.generate.Prompt;
+import dev.loupe.interpret.Lens;
 import java.io.IOException;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
@@ -52,13 +52,7 @@ final class LensCommand implements Callable<Integer> {
       description = "Name the K likeliest tokens after each layer (default: 5).")
   int top = 5;
 
-  @Option(names = "--json", description = "Print one JSON object, on one line.")
-  boolean json;
-
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin ReportOptions report;
 
   @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
@@ -68,26 +62,26 @@ final class LensCommand implements Callable<Integer> {
     Terminal terminal = main.terminal();
     requireNotNegative("--at", at);
     requireNotNegative("--target", target);
-    Request request = input.request(terminal);
-    ProgressBar bar = new ProgressBar(terminal, !quiet, "reading");
+    Prompt prompt = input.prompt(terminal);
+    ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "reading");
     Lens lens;
-    try (Loupe loupe = model.open(terminal, quiet, json, request.needsText())) {
-      Request.Listener progress =
-          new Request.Listener() {
-            @Override
-            public boolean reading(int layersDone, int layers) {
-              bar.update(layersDone, layers);
-              return true;
-            }
-          };
+    try (Loupe loupe =
+        model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
       lens =
           loupe.lens(
-              request.listener(progress), at == null ? -1 : at, target == null ? -1 : target, top);
+              prompt,
+              at == null ? -1 : at,
+              target == null ? -1 : target,
+              top,
+              (layersDone, layers) -> {
+                bar.update(layersDone, layers);
+                return true;
+              });
     } finally {
       bar.clear();
     }
-    int columns = terminal.outIsTerminal() ? terminal.columns() : 80;
-    terminal.print(json ? LensReport.json(lens) + "\n" : LensReport.text(lens, columns));
+    int columns = terminal.outColumns();
+    terminal.print(report.json ? LensReport.json(lens) + "\n" : LensReport.text(lens, columns));
     return 0;
   }
 

@@ -2,14 +2,14 @@ package dev.loupe.cli;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
-import dev.loupe.BrokenRunException;
-import dev.loupe.Gemm;
-import dev.loupe.Precision;
 import dev.loupe.corpus.CorpusException;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.export.HeadTable;
+import dev.loupe.generate.BrokenRunException;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.ops.Gemm;
+import dev.loupe.ops.Precision;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Checkpoint;
@@ -21,11 +21,13 @@ import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
 import java.nio.file.FileSystemException;
+import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.CancellationException;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine;
@@ -59,7 +61,11 @@ import picocli.CommandLine.UnmatchedArgumentException;
     footer = {
       "  loupe generate \"ROMEO:\"",
       "  loupe attention \"To be or not to be\"",
-      "  loupe generate --help"
+      "  loupe generate --help",
+      "",
+      "LOUPE_THREADS=2 in the environment stands for --threads 2 where that is not given, and so"
+          + " for every long option. The file ~/.loupe.properties may say the same: threads=2, or"
+          + " loupe.generate.threads=2 for one command alone."
     })
 public final class Main {
   static final int FAILED = 1;
@@ -79,9 +85,11 @@ public final class Main {
           CorpusCommand.class,
           WeightsCommand.class,
           BenchCommand.class,
-          DoctorCommand.class);
+          DoctorCommand.class,
+          CompletionCommand.class);
 
   private final Terminal terminal;
+  private final Defaults defaults;
 
   @Option(
       names = {"-h", "--help"},
@@ -102,14 +110,20 @@ public final class Main {
       description = "Show the versions of Loupe and Java.")
   boolean version;
 
-  private Main(Terminal terminal) {
+  private Main(Terminal terminal, Defaults defaults) {
     this.terminal = terminal;
+    this.defaults = defaults;
   }
 
   public static void main(String[] args) {
     int code = FAILED;
     try {
-      code = run(Terminal.system(), args);
+      Path home = Path.of(System.getProperty("user.home", ""));
+      code =
+          run(
+              Terminal.system(),
+              () -> Defaults.of(System::getenv, home.resolve(".loupe.properties")),
+              args);
     } catch (LinkageError | TypeNotPresentException e) { // also of what would have reported it
       System.err.println("loupe: " + missing(e));
     }
@@ -131,12 +145,17 @@ public final class Main {
     return "there are " + String.join(", ", spec.subcommands().keySet());
   }
 
-  /** Runs one command and gives its exit code. */
+  /** Runs one command, with nothing but its arguments, and gives its exit code. */
   static int run(Terminal terminal, String... args) {
-    Main main = new Main(terminal);
+    return run(terminal, Defaults::none, args);
+  }
+
+  static int run(Terminal terminal, Supplier<Defaults> defaults, String... args) {
+    Main main = new Main(terminal, Defaults.none());
     StringWriter help = new StringWriter();
     try {
-      int code = commandLine(main, help, args).execute(args);
+      main = new Main(terminal, defaults.get());
+      int code = main.commandLine(help, args).execute(args);
       if (!help.toString().isEmpty()) {
         terminal.print(help.toString());
       }
@@ -146,15 +165,27 @@ public final class Main {
     }
   }
 
-  private static CommandLine commandLine(Main main, StringWriter help, String... args) {
-    CommandLine commandLine = new CommandLine(main);
+  /** All commands, for what is to be said about the whole program. */
+  CommandLine withAllCommands() {
+    CommandLine all = new CommandLine(this);
+    addCommands(all);
+    return all;
+  }
+
+  private CommandLine commandLine(StringWriter help, String... args) {
+    if (defaults.hasFile()) {
+      defaults.check(withAllCommands().getCommandSpec());
+    }
+    defaults.given(args);
+    CommandLine commandLine = new CommandLine(this);
     addCommands(commandLine, args); // first: what follows is told to those that are there
     commandLine
         .setExpandAtFiles(false) // a text may well start with @
-        .setUsageHelpWidth(Math.clamp(main.terminal.columns(), 55, 100))
+        .setUsageHelpWidth(Math.clamp(terminal.columns(), 55, 100))
         .setOut(new PrintWriter(help))
-        .setParameterExceptionHandler((e, given) -> main.reportUsage(e))
-        .setExecutionExceptionHandler((e, command, parsed) -> main.report(e));
+        .setParameterExceptionHandler((e, given) -> reportUsage(e))
+        .setExecutionExceptionHandler((e, command, parsed) -> report(e))
+        .setDefaultValueProvider(defaults);
     values(commandLine);
     return commandLine;
   }
@@ -252,7 +283,7 @@ public final class Main {
 
   private int reportUsage(ParameterException e) {
     CommandLine command = e.getCommandLine();
-    String what = firstLine(e);
+    String what = firstLine(e) + defaults.source(e.getArgSpec());
     if (e instanceof UnmatchedArgumentException unmatched) {
       String first = unmatched.getUnmatched().getFirst();
       if (unmatched.isUnknownOption()) {
@@ -289,6 +320,11 @@ public final class Main {
           case BAD_INPUT ->
               e instanceof InternalError
                   ? "a file in use was cut short by another program, or its disk failed: run this again"
+                  : firstLine(e);
+          case BAD_USAGE -> firstLine(e) + defaults.sources();
+          case NO_BACKEND ->
+              e instanceof GpuException || e.getCause() instanceof GpuException
+                  ? firstLine(e) + " (--backend cpu)"
                   : firstLine(e);
           default -> firstLine(e);
         };

@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.ParentCommand;
@@ -44,10 +45,7 @@ final class MakeRandomCommand implements Callable<Integer> {
       description = "The same seed gives the same weights (default: 0).")
   long seed;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "No progress, no closing line.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   @Override
   public Integer call() throws IOException {
@@ -63,7 +61,7 @@ final class MakeRandomCommand implements Callable<Integer> {
       terminal.say(
           "loupe: no tokenizer came with Loupe: copy a tokenizer.json to %s".formatted(folder));
     }
-    if (!quiet) {
+    if (!quiet.set) {
       terminal.say(
           "[wrote %s: random weights of the size of %s, seed %d]"
               .formatted(folder, chosen.label(), seed));
@@ -73,7 +71,7 @@ final class MakeRandomCommand implements Callable<Integer> {
 
   private void write(RandomCheckpoint.Size chosen, Terminal terminal) throws IOException {
     WeightsCommand.writing(
-        new ProgressBar(terminal, !quiet, "writing " + chosen.label()),
+        new ProgressBar(terminal, !quiet.set, "writing " + chosen.label()),
         terminal,
         folder,
         progress -> RandomCheckpoint.write(chosen, seed, folder, progress));

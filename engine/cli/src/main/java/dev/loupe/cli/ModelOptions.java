@@ -1,10 +1,10 @@
 package dev.loupe.cli;
 
-import dev.loupe.Backend;
-import dev.loupe.Gemm;
+import dev.loupe.BackendException;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Precision;
+import dev.loupe.ops.Gemm;
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
@@ -14,9 +14,10 @@ import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
 /** Which model, and what to run it on. */
-final class ModelOptions {
+final class ModelOptions extends ProcessorOptions {
   @Option(
       names = {"-m", "--model"},
+      order = 1,
       paramLabel = "DIR|FILE|NAME",
       description =
           "GPT-2 folder, weights file, or name of a pulled model (default: the Shakespeare demo).")
@@ -24,57 +25,44 @@ final class ModelOptions {
 
   @Option(
       names = "--adapter",
+      order = 2,
       paramLabel = "DIR|NAME",
       description = "LoRA adapter to merge with the model (default: none).")
   @Nullable Path adapter;
 
-  @Option(names = "--backend", paramLabel = "B", description = "auto, cpu or cuda (default: auto).")
-  Backend backend = Backend.AUTO;
-
-  @Option(names = "--device", paramLabel = "N", description = "Which GPU, from 0 (default: 0).")
-  int device;
-
   @Option(
       names = "--dtype",
+      order = 12,
       paramLabel = "T",
       description = "Weights as f32, f16, bf16 or int8 (default: f32).")
   Precision precision = Precision.F32;
 
   @Option(
       names = "--activation",
+      order = 13,
       paramLabel = "A",
       description = "gelu_new (tanh), gelu (erf), ... (default: what the model says).")
   @Nullable Activation activation;
 
   @Option(
       names = "--gemm",
+      order = 14,
       paramLabel = "G",
       description = "What multiplies prompts on a GPU: auto, own or cublas (default: auto).")
   Gemm gemm = Gemm.AUTO;
 
   @Option(
       names = "--kernels",
+      order = 15,
       paramLabel = "F=V",
       split = ",",
       description =
           "Which variant V of a family F of GPU kernels serves, where it takes the shape (default: the fastest that is right; see doctor).")
   Map<String, String> kernels = Map.of();
 
-  @Option(
-      names = "--threads",
-      paramLabel = "N",
-      description = "CPU threads (default: all processors).")
-  int threads;
-
-  @Option(
-      names = "--vector-bits",
-      paramLabel = "N",
-      description = "CPU vectors of 128, 256 or 512 bits (default: as Java prefers here).")
-  int vectorBits;
-
   /** Where the model lies, for what reads it without an adapter. */
   Path source() throws CheckpointException {
-    Models.Found found = find();
+    NamedModels.Found found = find();
     if (found.adapter().isPresent()) {
       throw new CheckpointException(
           "%s is a LoRA adapter: write it as a model first, by loupe weights convert"
@@ -84,12 +72,12 @@ final class ModelOptions {
   }
 
   /** Where the model lies, and its adapter. */
-  Models.Found find() throws CheckpointException {
+  NamedModels.Found find() throws CheckpointException {
     if (model != null) {
       if (model.toString().isEmpty()) {
         throw new IllegalArgumentException("the model's name is empty: give a folder or a file");
       }
-      return Models.find(model, adapter);
+      return NamedModels.find(model, adapter);
     }
     Path demo =
         Home.demoModel()
@@ -97,7 +85,7 @@ final class ModelOptions {
                 () ->
                     new CheckpointException(
                         "the bundled demo model is not where Loupe lies: name a model with -m DIR"));
-    return Models.find(demo, adapter);
+    return NamedModels.find(demo, adapter);
   }
 
   /**
@@ -113,8 +101,10 @@ final class ModelOptions {
     }
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
-      Models.Found found = find();
+      NamedModels.Found found = find();
       loupe = Loupe.open(found.source(), options(found, hash, text, bar), bar::loaded);
+    } catch (BackendException e) {
+      throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }
     if (!quiet) {
       loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
@@ -122,7 +112,7 @@ final class ModelOptions {
     return loupe;
   }
 
-  private Options options(Models.Found found, boolean hash, boolean text, OpeningBar bar) {
+  private Options options(NamedModels.Found found, boolean hash, boolean text, OpeningBar bar) {
     return new Options(
         backend,
         device,

@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 
 /** What to print, and how much to say. */
@@ -13,10 +14,7 @@ final class OutputOptions {
       description = "The K likeliest tokens at each place, where JSON is written (default: 0).")
   int logprobs;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   /**
    * Refuses a wish that nothing would show.

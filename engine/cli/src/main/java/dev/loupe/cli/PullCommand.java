@@ -12,6 +12,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.CancellationException;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 import picocli.CommandLine.ParentCommand;
@@ -56,23 +57,20 @@ final class PullCommand implements Callable<Integer> {
       description = "The hub (default: HF_ENDPOINT, or else Hugging Face's).")
   @Nullable String hub;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "No progress, no closing line.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   @Override
   public Integer call() throws IOException {
     Terminal terminal = parent.main.terminal();
     ModelName model = ModelName.of(name);
-    Path target = folder == null ? Models.cache().folder(model) : folder;
+    Path target = folder == null ? NamedModels.cache().folder(model) : folder;
     HubSettings settings = HubSettings.of(hub, System::getenv, System.getProperty("user.home", ""));
     Pull.Pulled pulled = pull(settings, model, target, terminal);
     if (!pulled.hasTokenizer()) {
       terminal.say(
           "loupe: %s has no tokenizer: copy a tokenizer.json to %s".formatted(model, target));
     }
-    if (!quiet) {
+    if (!quiet.set) {
       terminal.say(
           "[pulled %s: %s, %.1f MB, %.1f MB of them now, in %s]"
               .formatted(
@@ -87,7 +85,7 @@ final class PullCommand implements Callable<Integer> {
 
   private Pull.Pulled pull(HubSettings settings, ModelName model, Path target, Terminal terminal)
       throws IOException {
-    ProgressBar bar = new ProgressBar(terminal, !quiet, "pulling " + model);
+    ProgressBar bar = new ProgressBar(terminal, !quiet.set, "pulling " + model);
     try (Hub from = new Hub(settings);
         Interrupt interrupt = new Interrupt(terminal)) {
       interrupt.onlyAsk(); // what has come is put in order for the next time

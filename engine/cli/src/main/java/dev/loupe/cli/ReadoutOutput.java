@@ -1,12 +1,13 @@
 package dev.loupe.cli;
 
-import dev.loupe.Generation;
-import dev.loupe.Interventions;
 import dev.loupe.Loupe;
-import dev.loupe.Readout;
-import dev.loupe.Request;
-import dev.loupe.Token;
 import dev.loupe.export.ReadoutExport;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.Readout;
+import dev.loupe.model.Interventions;
 import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.FileFault;
 import java.io.IOException;
@@ -129,10 +130,10 @@ final class ReadoutOutput implements AutoCloseable {
       if (outputs.isEmpty()) {
         return;
       }
-      Request request =
-          Request.ids(run.tokens().stream().mapToInt(Token::id).toArray())
-              .promptLength(run.promptLength())
-              .interventions(interventions);
+      Prompt text =
+          Prompt.ids(run.tokens().stream().mapToInt(Token::id).toArray())
+              .length(run.promptLength());
+      ReadRequest request = ReadRequest.of(text).interventions(interventions);
       try (Readout readout = loupe.readout(request)) {
         int[] chosen = chosen(readout);
         for (Output output : outputs) {

@@ -1,10 +1,10 @@
 package dev.loupe.cli;
 
-import dev.loupe.BrokenRunException;
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
-import dev.loupe.Token;
+import dev.loupe.generate.BrokenRunException;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
 import java.util.List;
 
 /**
@@ -12,7 +12,7 @@ import java.util.List;
  * with commas between them, as --ids takes them. Of several samples the first streams; the others,
  * which are written at the same time, follow when all have ended.
  */
-final class RunPrinter implements Request.Listener {
+final class RunPrinter implements GenerateRequest.Listener {
   private static final int CONTROL_PICTURES = 0x2400; // the Unicode block that names 00 to 1F
 
   private final Terminal terminal;
@@ -39,10 +39,10 @@ final class RunPrinter implements Request.Listener {
     this.samples = samples;
     this.fileFollows = fileFollows;
     this.interrupt = interrupt;
-    this.progress = new ProgressBar(terminal, !output.quiet, "reading");
+    this.progress = new ProgressBar(terminal, !output.quiet.set, "reading");
   }
 
-  List<Generation> run(Loupe loupe, Request request) {
+  List<Generation> run(Loupe loupe, GenerateRequest request) {
     asIds = loupe.tokenizer().whyNoText().isPresent();
     try {
       List<Generation> runs = loupe.run(request.listener(this));

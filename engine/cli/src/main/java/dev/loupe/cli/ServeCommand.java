@@ -16,6 +16,7 @@ import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.ParentCommand;
 
@@ -85,10 +86,7 @@ final class ServeCommand implements Callable<Integer> {
       description = "Seconds a request may take, waiting included (default: 300).")
   int timeout = 300;
 
-  @Option(
-      names = {"-q", "--quiet"},
-      description = "Nothing on standard error but errors.")
-  boolean quiet;
+  @Mixin QuietOption quiet;
 
   @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
   ModelOptions model = new ModelOptions();
@@ -106,7 +104,7 @@ final class ServeCommand implements Callable<Integer> {
             Duration.ofSeconds(timeout),
             nameOfModel(),
             chat(terminal));
-    try (Loupe loupe = model.open(terminal, quiet, true, false);
+    try (Loupe loupe = model.open(terminal, quiet.set, true, false);
         Interrupt interrupt = new Interrupt(terminal);
         Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {
       if (server.isOpenToOthers() && options.apiKey().isEmpty()) {
@@ -117,7 +115,7 @@ final class ServeCommand implements Callable<Integer> {
       server.prepare();
       interrupt.onlyAsk();
       terminal.print("%s is served at %s\n".formatted(options.model(), server.address()));
-      if (!quiet) {
+      if (!quiet.set) {
         terminal.say("[open that in a browser for the workbench; Ctrl-C ends it]");
       }
       while (!interrupt.asked()) {
@@ -141,7 +139,7 @@ final class ServeCommand implements Callable<Integer> {
    * used is a note: texts are served all the same.
    */
   private Optional<ChatTemplate> chat(Terminal terminal) throws IOException {
-    Models.Found found = model.find();
+    NamedModels.Found found = model.find();
     if (chatTemplate != null) {
       try {
         return Optional.of(template(ChatFormat.from(chatTemplate, found.source())));
@@ -162,7 +160,7 @@ final class ServeCommand implements Callable<Integer> {
       }
       return format.isEmpty() ? Optional.empty() : Optional.of(template(format.get()));
     } catch (ChatTemplateException e) {
-      if (!quiet) {
+      if (!quiet.set) {
         terminal.say("[%s; conversations are refused]".formatted(e.getMessage()));
       }
       return Optional.empty();

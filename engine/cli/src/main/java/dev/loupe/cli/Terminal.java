@@ -125,6 +125,11 @@ final class Terminal {
     return outIsTerminal;
   }
 
+  /** How wide a report may be: 80 where standard output is no terminal. */
+  int outColumns() {
+    return outIsTerminal ? columns() : 80;
+  }
+
   boolean errIsTerminal() {
     return errIsTerminal;
   }

@@ -1,6 +1,6 @@
 package dev.loupe.cli;
 
-import dev.loupe.Request;
+import dev.loupe.generate.Prompt;
 import dev.loupe.weights.FileFault;
 import dev.loupe.weights.InputFile;
 import java.io.IOException;
@@ -42,7 +42,7 @@ final class TextInput {
       description = "Put nothing in front of TEXT, whatever the tokenizer's files say.")
   boolean noBos;
 
-  Request request(Terminal terminal) throws IOException {
+  Prompt prompt(Terminal terminal) throws IOException {
     if ((text == null ? 0 : 1) + (file == null ? 0 : 1) + (ids == null ? 0 : 1) > 1) {
       throw new IllegalArgumentException("give one of TEXT, --file and --ids, not several");
     }
@@ -52,9 +52,9 @@ final class TextInput {
             "%s is about text: ids say every token as it is, leave one of them out"
                 .formatted(special ? "--special" : "--no-bos"));
       }
-      return Request.ids(ids);
+      return Prompt.ids(ids);
     }
-    return Request.text(read(terminal)).special(special).front(!noBos);
+    return Prompt.text(read(terminal)).special(special).front(!noBos);
   }
 
   private String read(Terminal terminal) throws IOException {

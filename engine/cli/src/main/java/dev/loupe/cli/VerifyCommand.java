@@ -1,7 +1,7 @@
 package dev.loupe.cli;
 
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.Comparison;
+import dev.loupe.weights.WeightsComparison;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Comparator;
@@ -51,30 +51,30 @@ final class VerifyCommand implements Callable<Integer> {
       throw new IllegalArgumentException("--tolerance is %s, not 0 or more".formatted(tolerance));
     }
     Terminal terminal = parent.main.terminal();
-    Comparison comparison = compare(new ProgressBar(terminal, !quiet, "comparing"));
+    WeightsComparison comparison = compare(new ProgressBar(terminal, !quiet, "comparing"));
     boolean same = comparison.within(tolerance);
     terminal.print((quiet ? "" : table(comparison)) + summary(comparison, same) + "\n");
     return same ? 0 : Main.FAILED;
   }
 
-  private Comparison compare(ProgressBar bar) throws IOException {
-    try (Checkpoint ofA = Models.find(a, null).open(null);
-        Checkpoint ofB = Models.find(b, null).open(null)) {
-      return Comparison.of(ofA, ofB, bar::update);
+  private WeightsComparison compare(ProgressBar bar) throws IOException {
+    try (Checkpoint ofA = NamedModels.find(a, null).open(null);
+        Checkpoint ofB = NamedModels.find(b, null).open(null)) {
+      return WeightsComparison.of(ofA, ofB, bar::update);
     } finally {
       bar.clear();
     }
   }
 
-  private String table(Comparison comparison) {
+  private String table(WeightsComparison comparison) {
     StringBuilder table = new StringBuilder();
     comparison.settings().forEach(setting -> table.append(setting).append('\n'));
-    List<Comparison.Difference> rows =
+    List<WeightsComparison.Difference> rows =
         comparison.tensors().stream().filter(tensor -> all || tensor.at() >= 0).toList();
     if (!rows.isEmpty()) {
       String line = "%-24s %-14s %-10s %12s %12s\n";
       table.append(line.formatted("tensor", "shape", "stored as", "largest", "at element"));
-      for (Comparison.Difference row : rows) {
+      for (WeightsComparison.Difference row : rows) {
         boolean equal = row.at() < 0;
         table.append(
             line.formatted(
@@ -88,14 +88,16 @@ final class VerifyCommand implements Callable<Integer> {
     return table.toString().replaceAll(" +\n", "\n");
   }
 
-  private String summary(Comparison comparison, boolean same) {
-    List<Comparison.Difference> tensors = comparison.tensors();
+  private String summary(WeightsComparison comparison, boolean same) {
+    List<WeightsComparison.Difference> tensors = comparison.tensors();
     if (tensors.isEmpty()) {
       return "different: the models have other shapes";
     }
-    long beyond = tensors.stream().filter(t -> !Comparison.within(t, tolerance)).count();
-    Comparison.Difference worst =
-        tensors.stream().max(Comparator.comparingDouble(Comparison.Difference::largest)).get();
+    long beyond = tensors.stream().filter(t -> !WeightsComparison.within(t, tolerance)).count();
+    WeightsComparison.Difference worst =
+        tensors.stream()
+            .max(Comparator.comparingDouble(WeightsComparison.Difference::largest))
+            .get();
     String largest = "%s, in %s".formatted(number(worst.largest()), worst.name());
     if (beyond > 0) {
       return "different: %d of %d tensors, by up to %s".formatted(beyond, tensors.size(), largest);

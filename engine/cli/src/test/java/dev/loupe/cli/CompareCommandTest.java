@@ -5,12 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
-import dev.loupe.Comparison;
-import dev.loupe.Interventions;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.ComparisonReport;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.interpret.Comparison;
 import dev.loupe.model.Golden;
+import dev.loupe.model.Interventions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -64,7 +64,7 @@ class CompareCommandTest {
     try (Loupe loupe = Loupe.open(Golden.DEMO_MODEL)) {
       Comparison comparison =
           loupe.compare(
-              Request.text("To be, or not to be").interventions(Interventions.NONE.mean(4, 0)));
+              ReadRequest.text("To be, or not to be").interventions(Interventions.NONE.mean(4, 0)));
       String text = ComparisonReport.text(comparison, "head 4.0 at the mean", 20, columns);
       assertTrue(text.lines().allMatch(line -> line.length() <= columns), text);
     }

@@ -9,7 +9,7 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Request;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.util.List;
@@ -26,7 +26,7 @@ class GenerateCommandTest {
     Sampling sampling = new Sampling(1.1, 40, 0.95, 0, 1, 5);
     try (Loupe loupe = Loupe.open(Golden.DEMO_MODEL, Options.defaults())) {
       String text =
-          loupe.run(Request.text("ROMEO:").tokens(30).sampling(sampling)).getFirst().text();
+          loupe.run(GenerateRequest.text("ROMEO:").tokens(30).sampling(sampling)).getFirst().text();
       assertEquals(text, ran.out());
     }
     assertTrue(

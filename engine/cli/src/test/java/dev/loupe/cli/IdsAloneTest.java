@@ -8,9 +8,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.TinyModel;
-import dev.loupe.Token;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
@@ -43,14 +43,14 @@ class IdsAloneTest {
     assertTrue(ran.err().contains("token ids alone"), ran.err());
     assertTrue(ran.err().contains("tokenizer.json"), ran.err());
     int[] written = Arrays.stream(ran.out().split(",")).mapToInt(Integer::parseInt).toArray();
-    Request request =
-        Request.ids(5, 300, 17, 17, 0, 331, 5, 300).tokens(7).sampling(Sampling.greedy());
+    GenerateRequest request =
+        GenerateRequest.ids(5, 300, 17, 17, 0, 331, 5, 300).tokens(7).sampling(Sampling.greedy());
     try (Loupe loupe = Loupe.open(model)) {
       assertTrue(loupe.notes().getFirst().contains("token ids alone"), loupe.notes().toString());
       List<Token> tokens = loupe.run(request).getFirst().tokens();
       assertArrayEquals(tokens.stream().skip(8).mapToInt(Token::id).toArray(), written);
       Throwable refused =
-          assertThrows(IllegalArgumentException.class, () -> loupe.run(Request.text("a")));
+          assertThrows(IllegalArgumentException.class, () -> loupe.run(GenerateRequest.text("a")));
       assertTrue(String.valueOf(refused.getMessage()).contains("tokenizer.json"));
       assertThrows(IllegalArgumentException.class, () -> loupe.run(request.stops(List.of("a"))));
     }

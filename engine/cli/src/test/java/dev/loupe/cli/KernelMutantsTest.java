@@ -30,6 +30,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  */
 @OnGpu
 @Timeout(1200)
+@Tag("sweep")
 class KernelMutantsTest {
   private static final Path KERNELS = Checkout.ROOT.resolve("kernels").toAbsolutePath().normalize();
   private static final Path LIBRARIES = Path.of("target", "mutants").toAbsolutePath();

@@ -4,10 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
-import dev.loupe.Lens;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.export.LensReport;
+import dev.loupe.generate.Prompt;
+import dev.loupe.interpret.Lens;
 import dev.loupe.model.Golden;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -58,7 +58,7 @@ class LensCommandTest {
   @ValueSource(ints = {20, 40, 80, 120})
   void noLineIsLonger(int columns) throws Exception {
     try (Loupe loupe = Loupe.open(Golden.DEMO_MODEL)) {
-      Lens lens = loupe.lens(Request.text("To be, or not to be: that is"), -1, -1, 8);
+      Lens lens = loupe.lens(Prompt.text("To be, or not to be: that is"), -1, -1, 8);
       String text = LensReport.text(lens, columns);
       assertTrue(text.lines().allMatch(line -> line.length() <= columns), text);
       assertTrue(text.lines().count() >= 18, text);

@@ -7,12 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Request;
 import dev.loupe.TinyModel;
-import dev.loupe.Token;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;
@@ -55,7 +55,7 @@ class OneFileModelTest {
 
   private static Generation run(Loupe loupe) {
     return loupe
-        .run(Request.text(TEXT).tokens(30).sampling(Sampling.greedy()).logprobs(1))
+        .run(GenerateRequest.text(TEXT).tokens(30).sampling(Sampling.greedy()).logprobs(1))
         .getFirst();
   }
 
@@ -140,7 +140,7 @@ class OneFileModelTest {
           assertThrows(
               IllegalArgumentException.class, () -> tokenizer.encode("b\u00e9\u00e8a", false));
       assertTrue(String.valueOf(e.getMessage()).contains("U+00E8"), e.getMessage());
-      Generation run = loupe.run(Request.text("ab").tokens(20)).getFirst();
+      Generation run = loupe.run(GenerateRequest.text("ab").tokens(20)).getFirst();
       int[] written = run.tokens().stream().mapToInt(Token::id).toArray();
       assertTrue(Arrays.stream(written).allMatch(id -> id < 6), Arrays.toString(written));
       tokenizer.close();

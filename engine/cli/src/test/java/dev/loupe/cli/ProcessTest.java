@@ -158,7 +158,7 @@ class ProcessTest {
             "attention",
             "--backend",
             "cpu",
-            text.substring(0, 500),
+            text.substring(0, 160),
             "--attention",
             whole,
             "--attention",

@@ -14,6 +14,7 @@ import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /** One run of the program within this process: its exit code and what it wrote. */
@@ -32,6 +33,11 @@ record Ran(int code, String out, String err) {
     return run(in, out, false, args);
   }
 
+  /** With these defaults of options. */
+  static Ran with(Supplier<Defaults> defaults, Object... args) {
+    return run(new byte[0], new ByteArrayOutputStream(), false, defaults, args);
+  }
+
   /** All three streams are a terminal. */
   static Ran onTerminal(Object... args) {
     return run(new byte[0], new ByteArrayOutputStream(), true, args);
@@ -43,9 +49,15 @@ record Ran(int code, String out, String err) {
   }
 
   private static Ran run(byte[] in, OutputStream out, boolean terminals, Object... args) {
+    return run(in, out, terminals, Defaults::none, args);
+  }
+
+  private static Ran run(
+      byte[] in, OutputStream out, boolean terminals, Supplier<Defaults> defaults, Object... args) {
     ByteArrayOutputStream err = new ByteArrayOutputStream();
     String[] words = Stream.of(args).map(Object::toString).toArray(String[]::new);
-    int code = Main.run(Terminal.of(new ByteArrayInputStream(in), out, err, terminals), words);
+    Terminal terminal = Terminal.of(new ByteArrayInputStream(in), out, err, terminals);
+    int code = Main.run(terminal, defaults, words);
     String printed = out instanceof ByteArrayOutputStream bytes ? bytes.toString(UTF_8) : "";
     return new Ran(code, printed, err.toString(UTF_8));
   }

@@ -5,11 +5,16 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import dev.loupe.Checkout;
 import dev.loupe.kernels.CudaDriver;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -147,7 +152,7 @@ class UsageTest {
         .refused(
             Main.BAD_USAGE,
             "no command",
-            "generate, attention, heads, lens, compare, serve, corpus, weights, bench, doctor");
+            "generate, attention, heads, lens, compare, serve, corpus, weights, bench, doctor, completion");
   }
 
   @Test
@@ -197,7 +202,8 @@ class UsageTest {
         "bench decode-attention",
         "bench decode",
         "bench prefill",
-        "doctor"
+        "doctor",
+        "completion"
       })
   void helps(String command) {
     String[] words = (command + " --help").strip().split(" ", -1);
@@ -230,6 +236,21 @@ class UsageTest {
     Ran ran = Ran.loupe("--version").well();
     assertTrue(ran.out().matches("loupe \\S.*, Java 2\\d.*\n"), ran.out());
     assertEquals("", ran.err());
+  }
+
+  @Test
+  void theCatalogNamesThisProgram() throws IOException {
+    JsonObject alias =
+        JsonParser.parseString(Files.readString(Checkout.ROOT.resolve("jbang-catalog.json")))
+            .getAsJsonObject()
+            .getAsJsonObject("aliases")
+            .getAsJsonObject("loupe");
+    Matcher version =
+        Pattern.compile("<artifactId>loupe</artifactId>\\s*<version>(.*)</version>")
+            .matcher(Files.readString(Checkout.ROOT.resolve("pom.xml")));
+    assertTrue(version.find());
+    assertEquals("dev.loupe:loupe-cli:" + version.group(1), alias.get("script-ref").getAsString());
+    assertEquals(Main.class.getName(), alias.get("main").getAsString());
   }
 
   @Test

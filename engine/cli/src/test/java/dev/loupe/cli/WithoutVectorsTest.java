@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Loupe;
-import dev.loupe.Request;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import java.nio.charset.StandardCharsets;
@@ -21,7 +21,10 @@ class WithoutVectorsTest {
     try (Loupe loupe = Loupe.open(Golden.DEMO_MODEL)) {
       assertTrue(loupe.info().device().contains("-bit vectors"), loupe.info().device());
       expected =
-          loupe.run(Request.text("KING:").tokens(30).sampling(Sampling.greedy())).getFirst().text();
+          loupe
+              .run(GenerateRequest.text("KING:").tokens(30).sampling(Sampling.greedy()))
+              .getFirst()
+              .text();
     }
     Ran ran = loupe("generate", "KING:", "-n", "30", "--greedy");
     assertTrue(ran.said.contains("no vectors"), ran.said);

@@ -4,8 +4,8 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
-import dev.loupe.Batcher;
 import dev.loupe.Loupe;
+import dev.loupe.generate.Scheduler;
 import java.net.URLEncoder;
 import java.util.Map;
 import java.util.Optional;
@@ -49,7 +49,7 @@ final class Api implements AutoCloseable {
   private static final long MOST_UNREAD = 64L << 20;
 
   private final Access access;
-  private final Batcher batcher;
+  private final Scheduler scheduler;
   private final Places places;
   private final Metrics metrics;
   private final Completions completions;
@@ -65,17 +65,17 @@ final class Api implements AutoCloseable {
   Api(Loupe loupe, ServerOptions options, boolean loopback, Consumer<String> failures) {
     this.failures = failures;
     access = new Access(options, loopback);
-    batcher = loupe.batcher(options.slots());
-    places = new Places(options.queue(), batcher.slots());
+    scheduler = loupe.scheduler(options.slots());
+    places = new Places(options.queue(), scheduler.slots());
     metrics = new Metrics(places);
     model = options.model();
     Outbox outbox = new Outbox(MOST_UNREAD);
     completions =
-        new Completions(loupe, batcher, model, places, metrics, options.timeout(), outbox);
+        new Completions(loupe, scheduler, model, places, metrics, options.timeout(), outbox);
     chat = options.chat().map(template -> new Chat(template, loupe, model));
     tokens = new Tokens(loupe, model, options.chat(), places, options.timeout(), outbox);
     Runs runs = new Runs(MOST_KEPT);
-    RunWriter writer = new RunWriter(loupe, batcher, places, metrics, options.timeout(), runs);
+    RunWriter writer = new RunWriter(loupe, scheduler, places, metrics, options.timeout(), runs);
     workbench = new Workbench(loupe, model, runs, writer, places, options.timeout(), outbox);
   }
 
@@ -94,7 +94,7 @@ final class Api implements AutoCloseable {
   @Override
   public void close() {
     workbench.close();
-    batcher.close();
+    scheduler.close();
   }
 
   /** Answers, whatever happens. */

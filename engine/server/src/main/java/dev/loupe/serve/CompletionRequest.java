@@ -4,7 +4,8 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Prompt;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
@@ -228,11 +229,10 @@ record CompletionRequest(
    *
    * @param p its number
    */
-  Request request(int[] prompt, int p) {
+  GenerateRequest request(int[] prompt, int p) {
     int room = prompts.mostTokens() - prompt.length + 1;
-    Request request =
-        Request.ids(prompt)
-            .special(special)
+    GenerateRequest request =
+        GenerateRequest.of(Prompt.ids(prompt).special(special))
             .tokens(tokens < 0 ? room : tokens)
             .minTokens(tokens < 0 ? Math.min(room, minTokens) : minTokens)
             .samples(n)

@@ -3,10 +3,10 @@ package dev.loupe.serve;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
-import dev.loupe.Batcher;
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Scheduler;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -101,7 +101,7 @@ final class Completions {
 
   private final Kind texts = new Texts();
   private final Loupe loupe;
-  private final Batcher batcher;
+  private final Scheduler scheduler;
   private final String model;
   private final Places places;
   private final Metrics metrics;
@@ -110,14 +110,14 @@ final class Completions {
 
   Completions(
       Loupe loupe,
-      Batcher batcher,
+      Scheduler scheduler,
       String model,
       Places places,
       Metrics metrics,
       Duration timeout,
       Outbox outbox) {
     this.loupe = loupe;
-    this.batcher = batcher;
+    this.scheduler = scheduler;
     this.model = model;
     this.places = places;
     this.metrics = metrics;
@@ -207,7 +207,7 @@ final class Completions {
       requireWanted();
       List<Generation> runs;
       try {
-        runs = batcher.run(request.request(prompt, p).listener(listener(p)));
+        runs = scheduler.run(request.request(prompt, p).listener(listener(p)));
       } catch (CancellationException e) {
         throw unwanted();
       }
@@ -237,8 +237,8 @@ final class Completions {
       return exchange.isCancelled() || System.nanoTime() - deadline > 0;
     }
 
-    private Request.Listener listener(int p) {
-      return new Request.Listener() {
+    private GenerateRequest.Listener listener(int p) {
+      return new GenerateRequest.Listener() {
         @Override
         public boolean reading(int layersDone, int layers) {
           return !isOver();

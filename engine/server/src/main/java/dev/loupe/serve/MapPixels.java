@@ -1,6 +1,6 @@
 package dev.loupe.serve;
 
-import dev.loupe.ActivationCache;
+import dev.loupe.interpret.ActivationCache;
 import java.util.Arrays;
 
 /**

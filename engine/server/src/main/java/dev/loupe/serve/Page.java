@@ -2,6 +2,7 @@ package dev.loupe.serve;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.export.PageModules;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -12,8 +13,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The files of the workbench, by the paths that they are served at. They lie in the class path and
- * are read once; a path that a client sends is looked up among these and nowhere else.
+ * The files of the workbench, by the paths that they are served at: those of this package, and the
+ * modules that it shares with Loupe's other pages. They lie in the class path and are read once; a
+ * path that a client sends is looked up among these and nowhere else.
  */
 final class Page {
   /** Nothing from elsewhere, and no script or style in the page itself (W3C CSP Level 3). */
@@ -38,16 +40,18 @@ final class Page {
 
   /** Adds a file and those that it names. */
   private void add(String path, String resource) {
-    File file = new File(type(resource), read(resource));
+    String name = resource.substring(resource.lastIndexOf('/') + 1);
+    String text = PageModules.read(name).orElseGet(() -> read(resource));
+    File file = new File(type(name), text);
     files.put(path, file);
     if (LIBRARIES.containsValue(resource)) {
       return;
     }
     Matcher reference = REFERENCE.matcher(file.text);
     while (reference.find()) {
-      String name = reference.group(1);
-      if (!files.containsKey("/page/" + name)) {
-        add("/page/" + name, LIBRARIES.getOrDefault(name, "page/" + name));
+      String named = reference.group(1);
+      if (!files.containsKey("/page/" + named)) {
+        add("/page/" + named, LIBRARIES.getOrDefault(named, "page/" + named));
       }
     }
   }

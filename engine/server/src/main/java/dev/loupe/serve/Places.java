@@ -5,9 +5,9 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
- * Who may run: as many requests at a time as a {@link dev.loupe.Batcher} has slots. Others wait in
- * the order in which they came, up to a bound. A waiting thread that is interrupted leaves the
- * queue.
+ * Who may run: as many requests at a time as a {@link dev.loupe.generate.Scheduler} has slots.
+ * Others wait in the order in which they came, up to a bound. A waiting thread that is interrupted
+ * leaves the queue.
  */
 final class Places {
   private final int queue;

@@ -5,9 +5,11 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import dev.loupe.Interventions;
-import dev.loupe.ModelInfo;
-import dev.loupe.Request;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.model.Interventions;
+import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Mask;
 import dev.loupe.weights.Gpt2Config;
 import java.security.MessageDigest;
@@ -107,11 +109,19 @@ record RunSpec(List<Integer> ids, int promptLength, List<Change> changes, int he
     return all;
   }
 
-  /** Reads the text so; the mask is left to who asks. */
-  Request request() {
-    return Request.ids(ids.stream().mapToInt(Integer::intValue).toArray())
-        .promptLength(promptLength)
-        .interventions(interventions());
+  /** The text. */
+  Prompt prompt() {
+    return Prompt.ids(ids.stream().mapToInt(Integer::intValue).toArray()).length(promptLength);
+  }
+
+  /** Continues the text so; a causal mask is taken for granted. */
+  GenerateRequest writing() {
+    return GenerateRequest.of(prompt()).interventions(interventions());
+  }
+
+  /** Reads the text so. */
+  ReadRequest reading() {
+    return ReadRequest.of(prompt()).interventions(interventions()).mask(mask);
   }
 
   /** Its name: the same text read the same way by the same model has the same one. */

@@ -3,13 +3,13 @@ package dev.loupe.serve;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonPrimitive;
-import dev.loupe.ActivationCache;
-import dev.loupe.Batcher;
-import dev.loupe.Generation;
-import dev.loupe.HeadSurvey;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
-import dev.loupe.Token;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Scheduler;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.ActivationCache;
+import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.ops.Mask;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Labels;
@@ -37,7 +37,7 @@ final class RunWriter {
   private static final Sampling EXAMPLE_SAMPLING = Sampling.seeded(4).withTemperature(0.8);
 
   private final Loupe loupe;
-  private final Batcher batcher;
+  private final Scheduler scheduler;
   private final Gpt2Config config;
   private final Places places;
   private final Metrics metrics;
@@ -47,9 +47,14 @@ final class RunWriter {
   private @Nullable RunSpec example;
 
   RunWriter(
-      Loupe loupe, Batcher batcher, Places places, Metrics metrics, Duration timeout, Runs runs) {
+      Loupe loupe,
+      Scheduler scheduler,
+      Places places,
+      Metrics metrics,
+      Duration timeout,
+      Runs runs) {
     this.loupe = loupe;
-    this.batcher = batcher;
+    this.scheduler = scheduler;
     this.places = places;
     this.metrics = metrics;
     this.timeout = timeout;
@@ -129,14 +134,14 @@ final class RunWriter {
     RunSpec spec = job.spec;
     String finish = "length";
     if (job.tokens > 0) {
-      Request request =
-          spec.request()
+      GenerateRequest request =
+          spec.writing()
               .tokens(job.tokens)
               .readAgain(true)
               .sampling(job.sampling)
               .logprobs(0)
               .listener(events);
-      Generation written = batcher.run(request).getFirst();
+      Generation written = scheduler.run(request).getFirst();
       finish = written.finish().name().toLowerCase(Locale.ROOT);
       spec = spec.with(written.tokens().stream().map(Token::id).toList());
     }
@@ -149,13 +154,12 @@ final class RunWriter {
   }
 
   /** Reads a text, unless that was done, and keeps what it takes to look at it. */
-  private String keep(RunSpec spec, Request.Listener listener) throws InterruptedException {
+  private String keep(RunSpec spec, GenerateRequest.Listener listener) throws InterruptedException {
     String id = spec.id(loupe.info());
     if (runs.look(all -> all.has(id))) {
       return id;
     }
-    ActivationCache cache =
-        loupe.cache(spec.request().mask(spec.mask()).logprobs(Workbench.TOP).listener(listener));
+    ActivationCache cache = loupe.cache(spec.reading().listener(listener), Workbench.TOP);
     try {
       runs.look(
           all -> {
@@ -180,21 +184,22 @@ final class RunWriter {
         int[] ids =
             text
                 ? loupe.tokenizer().encodePrompt(EXAMPLE, false, true)
-                : HeadSurvey.sequences(loupe).getFirst();
+                : HeadSurvey.sequences(config, loupe.tokenizer()).getFirst();
         int tokens = Math.min(EXAMPLE_TOKENS, config.nPositions() - ids.length);
         if (tokens < 1) {
           return Optional.empty();
         }
-        Request request = Request.ids(ids).tokens(tokens).sampling(EXAMPLE_SAMPLING);
+        GenerateRequest request =
+            GenerateRequest.ids(ids).tokens(tokens).sampling(EXAMPLE_SAMPLING);
         List<Integer> all = loupe.run(request).getFirst().tokens().stream().map(Token::id).toList();
         example = new RunSpec(all, ids.length, List.of(), 0, Mask.CAUSAL);
       }
-      return Optional.of(keep(example, Request.Listener.NONE));
+      return Optional.of(keep(example, GenerateRequest.Listener.NONE));
     }
   }
 
   /** Tells the client how far a run is; ends it when nobody wants it or its time is up. */
-  private final class Events implements Request.Listener {
+  private final class Events implements GenerateRequest.Listener {
     private final Exchange exchange;
     private final long deadline;
     private int at; // index of the next token

@@ -1,6 +1,6 @@
 package dev.loupe.serve;
 
-import dev.loupe.ActivationCache;
+import dev.loupe.interpret.ActivationCache;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;

@@ -12,7 +12,7 @@ import java.util.Optional;
  * @param apiKey what clients must show as {@code Authorization: Bearer}; without one, anybody is
  *     served
  * @param queue requests that may wait while others run
- * @param slots requests that may run at once, as {@link dev.loupe.Loupe#batcher} takes it
+ * @param slots requests that may run at once, as {@link dev.loupe.Loupe#scheduler} takes it
  * @param timeout of a request, waiting included
  * @param model the name by which clients know the model
  * @param chat what makes one text of a conversation; without it there are no conversations

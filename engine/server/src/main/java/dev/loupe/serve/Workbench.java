@@ -5,14 +5,7 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonPrimitive;
-import dev.loupe.ActivationCache;
-import dev.loupe.Comparison;
-import dev.loupe.Generation;
-import dev.loupe.HeadSurvey;
 import dev.loupe.Loupe;
-import dev.loupe.ModelInfo;
-import dev.loupe.Request;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadRole;
 import dev.loupe.attention.HeadScore;
@@ -21,6 +14,15 @@ import dev.loupe.export.AttentionFormat;
 import dev.loupe.export.LensReport;
 import dev.loupe.export.Palette;
 import dev.loupe.export.TemporaryFile;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.ActivationCache;
+import dev.loupe.interpret.Comparison;
+import dev.loupe.interpret.HeadSurvey;
+import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Mask;
 import dev.loupe.serve.Runs.Run;
 import dev.loupe.text.Count;
@@ -201,9 +203,9 @@ final class Workbench implements AutoCloseable {
     return answers.computeIfAbsent(
         HEADS,
         _ -> {
-          HeadSurvey survey = loupe.heads(Request.text("").listener(unlessClosing()));
+          HeadSurvey survey = loupe.heads(Prompt.text(""), unlessClosing());
           JsonObject repeated = new JsonObject();
-          repeated.add("ids", numbers(HeadSurvey.sequences(loupe).getFirst()));
+          repeated.add("ids", numbers(HeadSurvey.sequences(config, loupe.tokenizer()).getFirst()));
           repeated.addProperty("length", survey.onRepeated().repeated());
           JsonArray heads = new JsonArray();
           for (int layer = 0; layer < config.nLayer(); layer++) {
@@ -229,18 +231,13 @@ final class Workbench implements AutoCloseable {
         });
   }
 
-  private Request.Listener unlessClosing() {
-    return new Request.Listener() {
-      @Override
-      public boolean reading(int layersDone, int layers) {
-        return !closing;
-      }
-    };
+  private ReadListener unlessClosing() {
+    return (layersDone, layers) -> !closing;
   }
 
   /** Ends a run when nobody waits for its answer any more. */
-  private static Request.Listener wanted(Exchange exchange) {
-    return new Request.Listener() {
+  private static GenerateRequest.Listener wanted(Exchange exchange) {
+    return new GenerateRequest.Listener() {
       @Override
       public boolean reading(int layersDone, int layers) {
         return !exchange.isCancelled();
@@ -414,11 +411,11 @@ final class Workbench implements AutoCloseable {
     return json;
   }
 
-  private JsonObject statistics(Run run, Request.Listener listener) {
+  private JsonObject statistics(Run run, GenerateRequest.Listener listener) {
     requireCausal(run, "statistics are");
-    Request request =
+    GenerateRequest request =
         run.spec()
-            .request()
+            .writing()
             .tokens(0)
             .attention(AttentionSelection.all().headStatisticsOnly())
             .listener(listener);
@@ -488,7 +485,7 @@ final class Workbench implements AutoCloseable {
     int position = query.number("q", run.spec().ids().size() - 1, 0, Integer.MAX_VALUE);
     int target = query.number("target", -1, 0, config.vocabSize() - 1);
     int top = query.number("top", TOP, 0, 20);
-    return LensReport.json(loupe.lens(run.spec().request(), position, target, top));
+    return LensReport.json(loupe.lens(run.spec().prompt(), position, target, top));
   }
 
   private static long thumbsBytes(ActivationCache cache, Query query) {
@@ -641,8 +638,8 @@ final class Workbench implements AutoCloseable {
     if (head >= 0) {
       selection = selection.heads(head);
     }
-    Request request =
-        run.spec().request().tokens(0).logprobs(0).attention(selection).listener(wanted(exchange));
+    GenerateRequest request =
+        run.spec().writing().tokens(0).logprobs(0).attention(selection).listener(wanted(exchange));
     Generation read = loupe.run(request).getFirst();
     try {
       return format.temporary(read);

@@ -9,9 +9,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import dev.loupe.ActivationCache;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.interpret.ActivationCache;
 import dev.loupe.ops.Mask;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.ByteBufAllocatorMetricProvider;
@@ -298,7 +298,7 @@ class AttackTest {
 
   private static Runs.Run kept(Loupe loupe, int tokens) {
     int[] ids = new int[tokens];
-    ActivationCache cache = loupe.cache(Request.ids(ids));
+    ActivationCache cache = loupe.cache(ReadRequest.ids(ids));
     List<Integer> all = new ArrayList<>();
     for (int id : ids) {
       all.add(id);

@@ -9,10 +9,10 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
-import dev.loupe.Generation;
-import dev.loupe.Request;
-import dev.loupe.Token;
 import dev.loupe.chat.ChatTemplate;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
 import dev.loupe.sampling.Sampling;
 import java.time.Duration;
 import java.util.List;
@@ -127,7 +127,7 @@ class ChatTest {
     return served
         .loupe()
         .run(
-            Request.ids(ids.build().toArray())
+            GenerateRequest.ids(ids.build().toArray())
                 .tokens(tokens)
                 .logprobs(2)
                 .sampling(Sampling.greedy()))

@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import dev.loupe.Request;
+import dev.loupe.generate.GenerateRequest;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
 import java.io.InputStream;
@@ -65,7 +65,8 @@ class LoadTest {
         ExecutorService clients = Executors.newFixedThreadPool(8)) {
       List<String> expected = new ArrayList<>();
       for (int seed = 0; seed < 30; seed++) {
-        Request request = Request.text("ROMEO:").tokens(8).sampling(Sampling.seeded(seed));
+        GenerateRequest request =
+            GenerateRequest.text("ROMEO:").tokens(8).sampling(Sampling.seeded(seed));
         expected.add(served.loupe().run(request).getFirst().text());
       }
       List<Callable<String>> tasks = new ArrayList<>();
@@ -158,7 +159,7 @@ class LoadTest {
       String whole =
           served
               .loupe()
-              .run(Request.text("").tokens(255).samples(1).sampling(Sampling.seeded(1)))
+              .run(GenerateRequest.text("").tokens(255).samples(1).sampling(Sampling.seeded(1)))
               .getFirst()
               .text();
       assertTrue(whole.startsWith(cut.text(0)), "what there is is right");

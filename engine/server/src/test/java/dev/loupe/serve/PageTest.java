@@ -11,16 +11,18 @@ import com.deque.html.axecore.results.Rule;
 import com.deque.html.axecore.selenium.AxeBuilder;
 import dev.loupe.Backend;
 import dev.loupe.Browser;
-import dev.loupe.Generation;
-import dev.loupe.Interventions;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Request;
 import dev.loupe.TinyModel;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.export.Palette;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.generate.Token;
+import dev.loupe.model.Interventions;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -114,7 +116,7 @@ class PageTest {
     return served
         .loupe()
         .run(
-            Request.text(prompt)
+            GenerateRequest.text(prompt)
                 .tokens(tokens)
                 .sampling(sampling)
                 .logprobs(5)
@@ -158,7 +160,7 @@ class PageTest {
     Generation run =
         served
             .loupe()
-            .run(Request.ids(ids).tokens(0).attention(AttentionSelection.all()))
+            .run(GenerateRequest.ids(ids).tokens(0).attention(AttentionSelection.all()))
             .getFirst();
     double most = 0;
     String strongest = "";
@@ -403,7 +405,7 @@ class PageTest {
     double score =
         served
             .loupe()
-            .heads("")
+            .heads(Prompt.text(""))
             .onRepeated()
             .score(HeadScore.INDUCTION, 5, (int) browser.number("s.head"));
     assertTrue(words.contains("%.3f".formatted(score)), words);
@@ -427,8 +429,7 @@ class PageTest {
         served
             .loupe()
             .compare(
-                Request.ids(ids)
-                    .promptLength((int) browser.number("s.run.prompt_length"))
+                ReadRequest.of(Prompt.ids(ids).length((int) browser.number("s.run.prompt_length")))
                     .interventions(Interventions.NONE.scale(4, 0, 0)));
     List<WebElement> deltas = browser.all("#tokens .delta");
     assertEquals(ids.length, deltas.size());

@@ -9,11 +9,11 @@ import static org.junit.jupiter.api.Assertions.fail;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
-import dev.loupe.Request;
 import dev.loupe.TextEnds;
-import dev.loupe.Token;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
 import java.net.http.HttpRequest.BodyPublishers;
@@ -47,7 +47,7 @@ class ServerTest {
     served.close();
   }
 
-  private static Generation lone(Request request) {
+  private static Generation lone(GenerateRequest request) {
     return served.loupe().run(request).getFirst();
   }
 
@@ -194,7 +194,7 @@ class ServerTest {
                 "{'prompt': 'ROMEO:', 'max_tokens': 30, 'seed': 7, 'temperature': 0.8, 'top_k': 40, 'top_p': 0.95, 'min_p': 0.01, 'repetition_penalty': 1.1}")
             .has(200);
     Sampling sampling = new Sampling(0.8, 40, 0.95, 0.01, 1.1, 7);
-    Generation run = lone(Request.text("ROMEO:").tokens(30).sampling(sampling));
+    Generation run = lone(GenerateRequest.text("ROMEO:").tokens(30).sampling(sampling));
     assertEquals(run.text(), answer.text(0));
     JsonObject json = answer.json();
     assertTrue(json.get("id").getAsString().matches("cmpl-[0-9a-f]{32}"), json.toString());
@@ -219,14 +219,16 @@ class ServerTest {
   void hasOpenAisDefaults() {
     Served.Answer answer = served.complete("{'seed': 5}").has(200);
     assertEquals(
-        lone(Request.text("").tokens(16).sampling(Sampling.seeded(5))).text(), answer.text(0));
+        lone(GenerateRequest.text("").tokens(16).sampling(Sampling.seeded(5))).text(),
+        answer.text(0));
     usage(answer.json(), 1, 16);
     assertNotEquals(
         served.complete("{'max_tokens': 60}").text(0),
         served.complete("{'max_tokens': 60}").text(0));
     Served.Answer greedy = served.complete("{'prompt': 'ROMEO:', 'temperature': 0}");
     assertEquals(
-        lone(Request.text("ROMEO:").tokens(16).sampling(Sampling.greedy())).text(), greedy.text(0));
+        lone(GenerateRequest.text("ROMEO:").tokens(16).sampling(Sampling.greedy())).text(),
+        greedy.text(0));
   }
 
   @Test
@@ -246,11 +248,11 @@ class ServerTest {
     List<Generation> runs =
         served
             .loupe()
-            .run(Request.text("ROMEO:").tokens(12).samples(2).sampling(Sampling.seeded(2)));
+            .run(GenerateRequest.text("ROMEO:").tokens(12).samples(2).sampling(Sampling.seeded(2)));
     List<Generation> four =
         served
             .loupe()
-            .run(Request.text("ROMEO:").tokens(12).samples(4).sampling(Sampling.seeded(2)));
+            .run(GenerateRequest.text("ROMEO:").tokens(12).samples(4).sampling(Sampling.seeded(2)));
     for (int sample = 0; sample < 2; sample++) {
       assertEquals(runs.get(sample).text(), one.text(sample));
       assertEquals(runs.get(sample).text(), byIds.text(sample));
@@ -271,7 +273,7 @@ class ServerTest {
     List<Generation> six =
         served
             .loupe()
-            .run(Request.text("ROMEO:").tokens(20).samples(6).sampling(Sampling.seeded(8)));
+            .run(GenerateRequest.text("ROMEO:").tokens(20).samples(6).sampling(Sampling.seeded(8)));
     Served.Answer seeded = served.complete(body.formatted(", 'seed': 8")).has(200);
     Set<String> different = new HashSet<>();
     for (int i = 0; i < 6; i++) {
@@ -316,19 +318,20 @@ class ServerTest {
     String body = "{'prompt': '%s', 'truncate_prompt_tokens': %d, 'seed': 3, 'max_tokens': 9}";
     Served.Answer answer = served.complete(body.formatted(text.repeat(3), 7)).has(200);
     int[] last = Arrays.copyOfRange(all, all.length - 7, all.length);
-    Request request = Request.ids(last).tokens(9).sampling(Sampling.seeded(3));
+    GenerateRequest request = GenerateRequest.ids(last).tokens(9).sampling(Sampling.seeded(3));
     assertEquals(lone(request).text(), answer.text(0));
     usage(answer.json(), 7, 9);
     // of any length
     usage(served.complete(body.formatted(text.repeat(5000), -1)).has(200).json(), 248, 9);
     assertEquals(
-        lone(Request.ids(all).tokens(9).sampling(Sampling.seeded(3))).text(),
+        lone(GenerateRequest.ids(all).tokens(9).sampling(Sampling.seeded(3))).text(),
         served.complete(body.formatted(text.repeat(3), 200)).has(200).text(0));
   }
 
   @Test
   void endsAtTokensAndNotBefore() {
-    Request request = Request.text("ROMEO:").tokens(40).sampling(Sampling.seeded(6));
+    GenerateRequest request =
+        GenerateRequest.text("ROMEO:").tokens(40).sampling(Sampling.seeded(6));
     Generation plain = lone(request);
     int id = plain.tokens().get(plain.promptLength() + 9).id();
     String body = "{'prompt': 'ROMEO:', 'max_tokens': 40, 'seed': 6, 'stop_token_ids': [%d]%s}";
@@ -348,7 +351,7 @@ class ServerTest {
 
   @Test
   void writesOnAfterTheEndOfAText(@TempDir Path folder) throws IOException {
-    Request request = Request.text("ROMEO:").tokens(20).sampling(Sampling.greedy());
+    GenerateRequest request = GenerateRequest.text("ROMEO:").tokens(20).sampling(Sampling.greedy());
     Generation plain = lone(request);
     int end = plain.tokens().get(plain.promptLength() + 5).id();
     Loupe loupe = TextEnds.demoThatEndsAt(end, folder);
@@ -434,7 +437,8 @@ class ServerTest {
     for (String path : List.of("/healthz", "/v1/models", "/nowhere", "/metrics", "/")) {
       ids.add(served.send(served.to(path)).headers().firstValue("x-request-id").orElseThrow());
     }
-    Served.Answer given = served.ask(served.to("/v1/models").header("X-Request-Id", "mine-17"));
+    Served.Answer given =
+        served.ask(served.to("/v1/models").header("X-GenerateRequest-Id", "mine-17"));
     assertEquals("mine-17", given.response().headers().firstValue("x-request-id").orElseThrow());
     String stream =
         served
@@ -517,7 +521,7 @@ class ServerTest {
 
   @Test
   void stopsBeforeAString() {
-    Generation run = lone(Request.text("ROMEO:").tokens(60).sampling(Sampling.greedy()));
+    Generation run = lone(GenerateRequest.text("ROMEO:").tokens(60).sampling(Sampling.greedy()));
     String stop = run.text().substring(11, 14);
     String before = run.text().substring(0, run.text().indexOf(stop));
     String body =
@@ -540,7 +544,8 @@ class ServerTest {
   @Test
   void tellsLogprobsAsTheOlderApiHasThem() {
     Sampling sampling = Sampling.seeded(4);
-    Generation run = lone(Request.text("€ ROMEO:").tokens(10).sampling(sampling).logprobs(3));
+    Generation run =
+        lone(GenerateRequest.text("€ ROMEO:").tokens(10).sampling(sampling).logprobs(3));
     String body = "{'prompt': '€ ROMEO:', 'max_tokens': 10, 'seed': 4, 'logprobs': 3, 'echo': %s}";
     JsonObject choice = served.complete(body.formatted(true)).has(200).choice(0);
     assertEquals("€ ROMEO:" + run.text(), choice.get("text").getAsString());

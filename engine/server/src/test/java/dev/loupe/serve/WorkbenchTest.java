@@ -13,12 +13,6 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import dev.loupe.Comparison;
-import dev.loupe.Generation;
-import dev.loupe.HeadSurvey;
-import dev.loupe.Interventions;
-import dev.loupe.Request;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadRole;
@@ -27,6 +21,14 @@ import dev.loupe.attention.HeadStatistics;
 import dev.loupe.export.AttentionFormat;
 import dev.loupe.export.LensReport;
 import dev.loupe.export.TemporaryFile;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Prompt;
+import dev.loupe.generate.ReadRequest;
+import dev.loupe.generate.Token;
+import dev.loupe.interpret.Comparison;
+import dev.loupe.interpret.HeadSurvey;
+import dev.loupe.model.Interventions;
 import dev.loupe.ops.Mask;
 import dev.loupe.sampling.Sampling;
 import java.io.IOException;
@@ -69,7 +71,7 @@ class WorkbenchTest {
         served
             .loupe()
             .run(
-                Request.text(TEXT)
+                GenerateRequest.text(TEXT)
                     .tokens(30)
                     .sampling(Sampling.seeded(7))
                     .logprobs(5)
@@ -347,7 +349,7 @@ class WorkbenchTest {
         served
             .loupe()
             .run(
-                Request.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
+                GenerateRequest.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
                     .tokens(0)
                     .interventions(Interventions.NONE.scale(4, 0, 0))
                     .attention(AttentionSelection.all()))
@@ -387,7 +389,7 @@ class WorkbenchTest {
         served
             .loupe()
             .run(
-                Request.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
+                GenerateRequest.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
                     .tokens(0)
                     .attention(AttentionSelection.all().headStatisticsOnly()))
             .getFirst()
@@ -410,7 +412,7 @@ class WorkbenchTest {
 
   @Test
   void headsAreThoseOfTheSurvey() {
-    HeadSurvey survey = served.loupe().heads("");
+    HeadSurvey survey = served.loupe().heads(Prompt.text(""));
     JsonObject json = served.get("/api/heads").has(200).json();
     assertEquals(50, json.getAsJsonObject("repeated").get("length").getAsInt());
     assertEquals(101, json.getAsJsonObject("repeated").getAsJsonArray("ids").size());
@@ -435,7 +437,7 @@ class WorkbenchTest {
         served
             .loupe()
             .compare(
-                Request.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
+                ReadRequest.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
                     .interventions(Interventions.NONE.scale(4, 0, 0)));
     JsonObject json = json("%s/compare?with=%s".formatted(again(", " + ABLATED), id));
     JsonArray divergences = json.getAsJsonArray("divergences");
@@ -459,7 +461,7 @@ class WorkbenchTest {
         served
             .loupe()
             .cache(
-                Request.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
+                ReadRequest.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
                     .mask(Mask.FULL))) {
       assertArrayEquals(cache.row(5, 0, 3), floats(full + "/rows?q=3&l=5&h=0"));
     }
@@ -472,10 +474,10 @@ class WorkbenchTest {
   void theLensIsTheLibrarys() {
     int[] ids = lone.tokens().stream().mapToInt(Token::id).toArray();
     assertEquals(
-        JsonParser.parseString(LensReport.json(served.loupe().lens(Request.ids(ids), 12, -1, 5))),
+        JsonParser.parseString(LensReport.json(served.loupe().lens(Prompt.ids(ids), 12, -1, 5))),
         json(id + "/lens?q=12"));
     assertEquals(
-        JsonParser.parseString(LensReport.json(served.loupe().lens(Request.ids(ids), 12, 44, 2))),
+        JsonParser.parseString(LensReport.json(served.loupe().lens(Prompt.ids(ids), 12, 44, 2))),
         json(id + "/lens?q=12&target=44&top=2"));
     served.get("/api/runs/%s/lens".formatted(again(", " + ABLATED))).refused(400, "as it is");
   }
@@ -487,8 +489,9 @@ class WorkbenchTest {
         served
             .loupe()
             .run(
-                Request.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
-                    .promptLength(lone.promptLength())
+                GenerateRequest.of(
+                        Prompt.ids(lone.tokens().stream().mapToInt(Token::id).toArray())
+                            .length(lone.promptLength()))
                     .tokens(0)
                     .logprobs(0)
                     .attention(AttentionSelection.all().layers(5).heads(1)))
@@ -716,7 +719,7 @@ class WorkbenchTest {
     return new Runs.Run(
         name,
         new RunSpec(List.of(1, 2), 2, List.of(), 0, Mask.CAUSAL),
-        served.loupe().cache(Request.ids(1, 2)));
+        served.loupe().cache(ReadRequest.ids(1, 2)));
   }
 
   @Test

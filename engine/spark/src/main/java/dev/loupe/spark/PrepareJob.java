@@ -60,12 +60,12 @@ final class PrepareJob {
   }
 
   CorpusJobs.Prepared run() throws IOException {
-    Models.Place place = Models.Place.of(what.model());
+    OpenModels.Place place = OpenModels.Place.of(what.model());
     Gpt2Config config;
-    try (Checkpoint checkpoint = Checkpoint.open(Models.local(place))) {
+    try (Checkpoint checkpoint = Checkpoint.open(OpenModels.local(place))) {
       config = checkpoint.config();
     }
-    Tokenizer tokenizer = Models.tokenizer(place);
+    Tokenizer tokenizer = OpenModels.tokenizer(place);
     int[] front = what.front() ? tokenizer.front() : new int[0];
     if (front.length >= config.nPositions()) {
       throw new CorpusException(
@@ -143,13 +143,13 @@ final class PrepareJob {
   }
 
   private void write(
-      JavaRDD<Documents.Document> documents, Models.Place place, int context, Watcher watcher)
+      JavaRDD<Documents.Document> documents, OpenModels.Place place, int context, Watcher watcher)
       throws IOException {
     LongTexts longTexts = what.longTexts();
     boolean front = what.front();
     JavaRDD<Row> rows =
         documents.mapPartitions(
-            all -> new Windows(all, Models.tokenizer(place), context, front, longTexts));
+            all -> new Windows(all, OpenModels.tokenizer(place), context, front, longTexts));
     Dataset<Row> windows =
         spark
             .createDataFrame(rows, Prepared.SCHEMA)

@@ -1,9 +1,9 @@
 package dev.loupe.spark;
 
-import dev.loupe.BatchReader;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
+import dev.loupe.generate.BatchReader;
 import java.io.IOException;
 import java.io.Serializable;
 import java.util.ArrayDeque;
@@ -27,7 +27,7 @@ import org.jspecify.annotations.Nullable;
 
 /** What a task does: the windows of a shard, in their order, to rows of results. */
 record ReadTask(
-    Models.Wanted wanted,
+    OpenModels.Wanted wanted,
     Counts counts,
     int tokens,
     boolean logprobs,
@@ -38,7 +38,7 @@ record ReadTask(
   @Override
   public Iterator<Row> call(Iterator<Row> windows) throws IOException {
     TaskContext task = TaskContext.get();
-    Models.Opened opened = Models.open(wanted, task);
+    OpenModels.Opened opened = OpenModels.open(wanted, task);
     counts.says.add(opened.says());
     AttentionSelection all = AttentionSelection.all().headStatisticsOnly();
     BatchReader reader =

@@ -68,9 +68,9 @@ final class RunJob {
                 () ->
                     new CorpusException(
                         "%s holds nothing that loupe corpus prepare has finished".formatted(from)));
-    Models.Place place = Models.Place.of(what.model());
+    OpenModels.Place place = OpenModels.Place.of(what.model());
     String sha256;
-    try (Checkpoint checkpoint = Checkpoint.open(Models.local(place))) {
+    try (Checkpoint checkpoint = Checkpoint.open(OpenModels.local(place))) {
       int context = checkpoint.config().nPositions();
       if (prepared.get("context").getAsInt() > context) {
         throw new CorpusException(
@@ -82,12 +82,12 @@ final class RunJob {
     if (!prepared
         .get("vocabulary_sha256")
         .getAsString()
-        .equals(PrepareJob.vocabulary(Models.tokenizer(place)))) {
+        .equals(PrepareJob.vocabulary(OpenModels.tokenizer(place)))) {
       throw new CorpusException(
           "%s was prepared with another tokenizer than this model's".formatted(from));
     }
     if (place.ship()) {
-      Models.send(spark.sparkContext(), java.nio.file.Path.of(place.source()));
+      OpenModels.send(spark.sparkContext(), java.nio.file.Path.of(place.source()));
     }
     // a shard is one task: its file is not cut, and none are put together
     spark.conf().set("spark.sql.files.maxPartitionBytes", WHOLE);
@@ -98,7 +98,7 @@ final class RunJob {
     return waves(
         prepared,
         folder,
-        new Models.Wanted(
+        new OpenModels.Wanted(
             place,
             sha256,
             what.backend(),
@@ -184,7 +184,7 @@ final class RunJob {
     return new Gson().toJsonTree(facts).getAsJsonObject();
   }
 
-  private CorpusJobs.Ran waves(JsonObject prepared, Path folder, Models.Wanted wanted)
+  private CorpusJobs.Ran waves(JsonObject prepared, Path folder, OpenModels.Wanted wanted)
       throws IOException {
     long[] tokens = tokens(prepared).toArray();
     FileSystem files = FileSystems.of(folder, hadoop);
@@ -239,7 +239,7 @@ final class RunJob {
   }
 
   private void wave(
-      JsonObject prepared, int wave, Models.Wanted wanted, ReadTask.Counts counts, Path to)
+      JsonObject prepared, int wave, OpenModels.Wanted wanted, ReadTask.Counts counts, Path to)
       throws IOException {
     int shards = prepared.get("shards").getAsInt();
     Path documents = new Path(what.prepared(), Prepared.DOCUMENTS);

@@ -5,10 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Backend;
-import dev.loupe.Precision;
 import dev.loupe.corpus.CorpusJobs;
 import dev.loupe.corpus.CorpusRun;
 import dev.loupe.corpus.ModelPlace;
+import dev.loupe.ops.Precision;
 import dev.loupe.spark.Corpora.Heard;
 import dev.loupe.spark.Corpora.Sum;
 import dev.loupe.weights.Checkpoint;
@@ -26,6 +26,7 @@ import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.condition.EnabledOnOs;
@@ -38,6 +39,7 @@ import org.junit.jupiter.api.io.TempDir;
  */
 @EnabledOnOs(OS.LINUX) // a folder of links as Spark's home, a script that finds cards
 @Timeout(300)
+@Tag("sweep")
 class ClusterTest {
   @TempDir private static Path folder;
 
@@ -162,9 +164,9 @@ class ClusterTest {
     try (Checkpoint checkpoint = Checkpoint.open(Corpora.DEMO)) {
       sha256 = checkpoint.sha256();
     }
-    Models.Wanted wanted =
-        new Models.Wanted(
-            Models.Place.of(Corpora.demo()), sha256, Backend.AUTO, Precision.F32, 1, false);
+    OpenModels.Wanted wanted =
+        new OpenModels.Wanted(
+            OpenModels.Place.of(Corpora.demo()), sha256, Backend.AUTO, Precision.F32, 1, false);
     String meeting = Files.createDirectories(folder.resolve("meeting")).toString();
     @SuppressWarnings("resource") // the session's own
     JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
@@ -177,7 +179,7 @@ class ClusterTest {
                   for (int i = 0; i < 1000 && others(meeting) < 2; i++) {
                     Thread.sleep(100); // one core each: the other is on the other executor
                   }
-                  return Models.open(wanted, TaskContext.get()).says();
+                  return OpenModels.open(wanted, TaskContext.get()).says();
                 })
             .collect();
     List<String> cards =

@@ -9,13 +9,13 @@ import static org.apache.spark.sql.functions.struct;
 import static org.apache.spark.sql.functions.xxhash64;
 
 import dev.loupe.Backend;
-import dev.loupe.Precision;
 import dev.loupe.corpus.CorpusJobs;
 import dev.loupe.corpus.CorpusRun;
 import dev.loupe.corpus.ModelPlace;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.corpus.Preparation.Format;
 import dev.loupe.corpus.Preparation.LongTexts;
+import dev.loupe.ops.Precision;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;

@@ -11,13 +11,8 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.Backend;
 import dev.loupe.BackendException;
-import dev.loupe.BatchReader;
-import dev.loupe.Generation;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.Precision;
-import dev.loupe.Request;
-import dev.loupe.Token;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
@@ -29,6 +24,11 @@ import dev.loupe.corpus.ModelPlace;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.corpus.Preparation.Format;
 import dev.loupe.corpus.Preparation.LongTexts;
+import dev.loupe.generate.BatchReader;
+import dev.loupe.generate.GenerateRequest;
+import dev.loupe.generate.Generation;
+import dev.loupe.generate.Token;
+import dev.loupe.ops.Precision;
 import dev.loupe.spark.Corpora.Heard;
 import dev.loupe.spark.Corpora.Sum;
 import dev.loupe.text.Tokenizer;
@@ -197,8 +197,8 @@ class CorpusTest {
               .toArray();
       assertArrayEquals(whole, cut, "windows of one document");
       for (Map.Entry<String, int[]> text : texts.entrySet()) {
-        Request request =
-            Request.ids(text.getValue())
+        GenerateRequest request =
+            GenerateRequest.ids(text.getValue())
                 .tokens(0)
                 .logprobs(0)
                 .attention(AttentionSelection.all().headStatisticsOnly());
@@ -667,22 +667,22 @@ class CorpusTest {
 
   @Test
   void anExecutorWithAnotherModelOrNoneSaysSo() throws Exception {
-    Models.Place demo = Models.Place.of(Corpora.demo());
-    Models.Place nowhere = new Models.Place("/no/such/model", false, null);
+    OpenModels.Place demo = OpenModels.Place.of(Corpora.demo());
+    OpenModels.Place nowhere = new OpenModels.Place("/no/such/model", false, null);
     String other =
-        opens(new Models.Wanted(demo, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
+        opens(new OpenModels.Wanted(demo, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
     assertTrue(other.contains("has another model at " + Corpora.DEMO), other);
     assertTrue(other.contains("not " + "0".repeat(64)), other);
     String missing =
-        opens(new Models.Wanted(nowhere, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
+        opens(new OpenModels.Wanted(nowhere, "0".repeat(64), Backend.CPU, Precision.F32, 1, false));
     assertTrue(missing.contains("has no /no/such/model"), missing);
     String noCard =
-        opens(new Models.Wanted(demo, "0".repeat(64), Backend.CUDA, Precision.F32, 1, false));
+        opens(new OpenModels.Wanted(demo, "0".repeat(64), Backend.CUDA, Precision.F32, 1, false));
     assertTrue(noCard.contains("was assigned no card"), noCard);
   }
 
   /** What is said of a task that opens this. */
-  private static String opens(Models.Wanted wanted) {
+  private static String opens(OpenModels.Wanted wanted) {
     @SuppressWarnings("resource") // the session's own
     JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
     SparkException e =
@@ -691,7 +691,7 @@ class CorpusTest {
             () ->
                 context
                     .parallelize(List.of(1), 1)
-                    .map(_ -> Models.open(wanted, TaskContext.get()).says())
+                    .map(_ -> OpenModels.open(wanted, TaskContext.get()).says())
                     .collect());
     BackendException said = assertThrows(BackendException.class, () -> Failures.explained(e));
     return String.valueOf(said.getMessage());

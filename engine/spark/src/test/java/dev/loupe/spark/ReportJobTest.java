@@ -11,7 +11,7 @@ import dev.loupe.corpus.CorpusReport.Head;
 import dev.loupe.corpus.CorpusReport.Perplexity;
 import dev.loupe.corpus.CorpusReport.Score;
 import dev.loupe.corpus.CorpusReport.Window;
-import dev.loupe.corpus.Distribution;
+import dev.loupe.corpus.Quantiles;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -153,7 +153,7 @@ class ReportJobTest {
     // 2 3 3 4 8
     double sd = entropy.distribution().sd();
     assertEquals(Math.sqrt(22.0 / 5), sd, 1e-14);
-    assertEquals(new Distribution(5, 4, sd, 2, 2, 3, 3, 4, 8, 8), entropy.distribution());
+    assertEquals(new Quantiles(5, 4, sd, 2, 2, 3, 3, 4, 8, 8), entropy.distribution());
     assertEquals(
         List.of(new Window("c", 0, 1, 2), new Window("a", 0, 5, 3), new Window("d", 1, 2, 3)),
         entropy.lowest());
@@ -161,7 +161,7 @@ class ReportJobTest {
         List.of(new Window("b", 0, 3, 8), new Window("a", 1, 3, 4), new Window("a", 0, 5, 3)),
         entropy.highest());
     assertEquals(
-        new Distribution(2, 0.5, 0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5),
+        new Quantiles(2, 0.5, 0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5),
         Objects.requireNonNull(head.scores().get(HeadScore.SELF)).distribution());
     Score other = Objects.requireNonNull(report.heads().getFirst().scores().get(HeadScore.SELF));
     assertEquals(3, other.distribution().count());

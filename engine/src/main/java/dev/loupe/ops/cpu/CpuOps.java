@@ -1,13 +1,12 @@
 package dev.loupe.ops.cpu;
 
-import dev.loupe.Precision;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Batch;
-import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
@@ -19,7 +18,6 @@ import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Locale;
-import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -28,20 +26,21 @@ import org.jspecify.annotations.Nullable;
  * threads does not change a bit of the result.
  */
 public final class CpuOps implements Ops {
-  private static final Tensor NONE = new Tensor(DType.F32, 0, 0, MemorySegment.NULL);
+  static final Tensor NONE = new Tensor(DType.F32, 0, 0, MemorySegment.NULL);
 
   /** Most rows that stream weights together: eight fill a tile, which then takes less time. */
   static final int FEW = 7;
 
   private static final int SHORT = 4096; // elements; a loop shared out takes microseconds more
 
-  private final Team team;
+  private final WorkerPool pool;
   private final Arena arena = Arena.ofShared();
   private final Scratch[] scratch;
   private final Normalising normalising = new Normalising();
-  private final Product product = new Product();
-  private final Appending appending = new Appending();
-  private final Attending attending = new Attending();
+  private final MatmulTask product;
+  private final AttentionTask.Appending appending = new AttentionTask.Appending();
+  private final AttentionTask attending;
+  private final AttentionRows attentionRows;
   private final Panels.@Nullable Type weights; // null: what the checkpoint has
   private final InnerLoops loops;
 
@@ -74,7 +73,7 @@ public final class CpuOps implements Ops {
     if (threads < 1) {
       throw new IllegalArgumentException("%d threads; at least 1 is needed".formatted(threads));
     }
-    team = new Team(threads);
+    pool = new WorkerPool(threads);
     weights =
         switch (precision) {
           case F32 -> null;
@@ -85,6 +84,9 @@ public final class CpuOps implements Ops {
     scratch = new Scratch[threads];
     this.loops = loops;
     Arrays.setAll(scratch, i -> new Scratch(loops.another(), arena));
+    product = new MatmulTask(scratch);
+    attending = new AttentionTask(scratch);
+    attentionRows = new AttentionRows(pool, scratch, loops.tileRows());
   }
 
   /** A task of an operation, with what its worker has for itself. */
@@ -92,9 +94,9 @@ public final class CpuOps implements Ops {
     void run(int i, Scratch scratch);
   }
 
-  /** Runs tasks 0 .. n - 1 on the team. */
+  /** Runs tasks 0 .. n - 1 on the pool. */
   void run(int n, Task task) {
-    team.run(n, (i, worker) -> task.run(i, scratch[worker]));
+    pool.run(n, (i, worker) -> task.run(i, scratch[worker]));
   }
 
   /** A weight of a checkpoint as panels for this machine's vectors. */
@@ -111,8 +113,8 @@ public final class CpuOps implements Ops {
     int columns = loops.tileColumns();
     Panels panels =
         rows
-            ? Panels.ofRows(stored, type, columns, arena, team)
-            : Panels.ofColumns(stored, type, columns, arena, team);
+            ? Panels.ofRows(stored, type, columns, arena, pool)
+            : Panels.ofColumns(stored, type, columns, arena, pool);
     Pages.forget(stored.stored());
     return panels;
   }
@@ -128,7 +130,7 @@ public final class CpuOps implements Ops {
     same("rows", batch.rows(), x.rows());
     same("width", wte.cols(), width);
     same("width", wpe.cols(), width);
-    synchronized (team) { // one of the scratch; too short to be worth dividing
+    synchronized (pool) { // one of the scratch; too short to be worth dividing
       float[] sum = scratch[0].embedding(2 * width);
       for (int r = 0; r < batch.rows(); r++) {
         wte.dtype().decode(wte.data(), wte.offset(batch.id(r), 0), sum, 0, width);
@@ -145,7 +147,7 @@ public final class CpuOps implements Ops {
     same("rows", out.rows(), x.rows());
     same("width", out.cols(), x.cols());
     same("width", norm.weight().cols(), x.cols());
-    synchronized (team) {
+    synchronized (pool) {
       normalising.x = x;
       normalising.norm = norm;
       normalising.out = out;
@@ -154,7 +156,7 @@ public final class CpuOps implements Ops {
           normalising.run(row, 0);
         }
       } else {
-        team.run(x.rows(), normalising);
+        pool.run(x.rows(), normalising);
       }
     }
   }
@@ -165,9 +167,9 @@ public final class CpuOps implements Ops {
   }
 
   // What the tasks of an operation need lies in an object that is used again, so that a decoding
-  // step allocates nothing; callers take turns, as they do with the team.
+  // step allocates nothing; callers take turns, as they do with the pool.
 
-  private final class Normalising implements Team.Body {
+  private final class Normalising implements WorkerPool.Body {
     private Tensor x = NONE;
     private LayerNorm norm = new LayerNorm(NONE, NONE, 0);
     private Tensor out = NONE;
@@ -225,8 +227,8 @@ public final class CpuOps implements Ops {
     same("inner width", x.cols(), w.in());
     same("rows", out.rows(), x.rows());
     same("width", out.cols(), w.out());
-    synchronized (team) {
-      Product p = product;
+    synchronized (pool) {
+      MatmulTask p = product;
       p.x = x;
       p.w = w;
       p.bias = bias;
@@ -234,211 +236,23 @@ public final class CpuOps implements Ops {
       p.accumulate = accumulate;
       p.out = out;
       p.few = x.rows() <= FEW;
-      p.each = p.few ? Math.clamp(w.count() / (2L * team.workers()), 1, InnerLoops.STREAMS) : 1;
-      team.run(Math.ceilDiv(w.count(), p.each), p);
+      p.each = p.few ? Math.clamp(w.count() / (2L * pool.workers()), 1, InnerLoops.STREAMS) : 1;
+      pool.run(Math.ceilDiv(w.count(), p.each), p);
     }
   }
 
-  /** out = f(x . w + bias), or out += x . w + bias. */
-  private final class Product implements Team.Body {
-    private Tensor x = NONE;
-    private Panels w = Panels.NONE;
-    private @Nullable Tensor bias;
-    private @Nullable Activation f;
-    private boolean accumulate;
-    private Tensor out = NONE;
-    private boolean few; // rows, which stream weights
-    private int each; // panels of a task
-
-    @Override
-    public void run(int i, int worker) {
-      if (few) {
-        stream(i * each, Math.min(each, w.count() - i * each), scratch[worker]);
-      } else {
-        tiles(i, scratch[worker]);
-      }
-    }
-
-    /**
-     * Some panels by a few rows: each weight is read once, from several places at a time. Several
-     * rows take turns, with so many inputs as stay in the cache until all have had theirs.
-     */
-    private void stream(int panel, int panels, Scratch s) {
-      int first = panel * w.columns();
-      int n = Math.min(panels * w.columns(), w.out() - first);
-      long row = 4L * InnerLoops.STREAMS * w.columns();
-      start(first, n, s.sums);
-      for (int m = 1; m < x.rows(); m++) {
-        MemorySegment.copy(s.sums, 0, s.sums, row * m, 4L * n);
-      }
-      int turn = x.rows() == 1 ? w.in() : Panels.GROUP;
-      for (int k = 0; k < w.in(); k += turn) {
-        int inputs = Math.min(turn, w.in() - k);
-        for (int m = 0; m < x.rows(); m++) {
-          s.loops.multiplyOne(
-              x.data(), x.offset(m, k), w, panel, panels, k, inputs, s.sums, row * m);
-        }
-      }
-      for (int m = 0; m < x.rows(); m++) {
-        finish(s.sums, row * m, false, m, first, n, s.loops);
-      }
-    }
-
-    /** A panel by many rows; it stays in the cache meanwhile. */
-    private void tiles(int panel, Scratch s) {
-      MemorySegment wide = w.data();
-      long offset = w.offset(panel);
-      if (w.type() != Panels.Type.F32) {
-        wide = s.panel((long) w.in() * w.columns());
-        offset = 0;
-        s.loops.widen(w, panel, wide);
-      }
-      int first = panel * w.columns();
-      start(first, Math.min(w.columns(), w.out() - first), s.sums);
-      for (int m = 0; m < x.rows(); m += s.loops.tileRows()) {
-        tile(m, Math.min(s.loops.tileRows(), x.rows() - m), panel, wide, offset, s);
-      }
-    }
-
-    private void tile(int m, int rows, int panel, MemorySegment wide, long offset, Scratch s) {
-      int columns = w.columns();
-      int first = panel * columns;
-      int n = Math.min(columns, w.out() - first);
-      boolean direct = !accumulate && n == columns; // else the sums need a place of their own
-      MemorySegment tile = direct ? out.data() : s.tile;
-      long stride = direct ? 4L * out.cols() : 4L * columns;
-      long at = direct ? out.offset(m, first) : 0;
-      if (w.type() == Panels.Type.INT8) {
-        multiplyGroups(m, rows, panel, wide, tile, at, stride, s);
-      } else {
-        long width = 4L * columns;
-        s.loops.multiplyTile(
-            x.data(),
-            x.offset(m, 0),
-            4L * x.cols(),
-            rows,
-            w.in(),
-            wide,
-            offset,
-            offset + width / 2,
-            width,
-            s.sums,
-            tile,
-            at,
-            stride);
-      }
-      for (int i = 0; i < rows; i++) {
-        finish(tile, at + stride * i, direct, m + i, first, n, s.loops);
-      }
-    }
-
-    /** The sums of each group of inputs, scaled, then added, in the order of one row's product. */
-    private void multiplyGroups(
-        int m,
-        int rows,
-        int panel,
-        MemorySegment wide,
-        MemorySegment tile,
-        long at,
-        long stride,
-        Scratch s) {
-      long width = 4L * w.columns();
-      for (int i = 0; i < rows; i++) {
-        MemorySegment.copy(s.sums, 0, tile, at + stride * i, width);
-      }
-      for (int k = 0; k < w.in(); k += Panels.GROUP) {
-        s.loops.multiplyTile(
-            x.data(),
-            x.offset(m, k),
-            4L * x.cols(),
-            rows,
-            Math.min(Panels.GROUP, w.in() - k),
-            wide,
-            width * k,
-            width * k + width / 2,
-            width,
-            s.zeros,
-            s.part,
-            0,
-            width);
-        long scales = w.scaleOffset(panel, k / Panels.GROUP);
-        s.loops.addScaled(s.part, 0, rows, w.scales(), scales, tile, at, stride);
-      }
-    }
-
-    /** What the sums of {@code n} outputs start from. */
-    private void start(int first, int n, MemorySegment sums) {
-      Tensor from = bias;
-      if (from == null) {
-        sums.fill((byte) 0);
-      } else {
-        MemorySegment.copy(from.data(), 4L * first, sums, 0, 4L * n);
-      }
-    }
-
-    /** Brings finished sums to their place, unless they are there already. */
-    private void finish(
-        MemorySegment sums, long at, boolean there, int row, int first, int n, InnerLoops loops) {
-      long to = out.offset(row, first);
-      if (accumulate) {
-        loops.scaleAdd(out.data(), to, 1, sums, at, n);
-        return;
-      }
-      if (!there) {
-        MemorySegment.copy(sums, at, out.data(), to, 4L * n);
-      }
-      Activation g = f;
-      if (g != null) {
-        loops.activate(g, out.data(), to, n);
-      }
-    }
-  }
-
-  // A head of keys is [capacity / 16, D, 16], so that one vector load takes one component of 16
-  // neighbouring keys; a head of values is [capacity, D].
   void appendKv(AttentionInput in) {
-    synchronized (team) {
+    synchronized (pool) {
       int heads = in.kv().heads();
       if (isShort(in.batch().rows(), heads * in.kv().headDim())) {
         for (int head = 0; head < heads; head++) {
-          append(in, head);
+          AttentionTask.append(in, head);
         }
       } else {
         appending.in = in;
-        team.run(heads, appending);
+        pool.run(heads, appending);
         appending.in = null;
       }
-    }
-  }
-
-  private static final class Appending implements Team.Body {
-    private @Nullable AttentionInput in;
-
-    @Override
-    public void run(int i, int worker) {
-      append(Objects.requireNonNull(in), i);
-    }
-  }
-
-  private static void append(AttentionInput in, int head) {
-    KvCache kv = in.kv();
-    MemorySegment qkv = in.qkv().data();
-    Tensor keys = kv.keys(in.layer());
-    Tensor values = kv.values(in.layer());
-    int d = kv.headDim();
-    int width = kv.heads() * d;
-    for (int r = 0; r < in.batch().rows(); r++) {
-      int position = in.batch().position(r);
-      int row = in.batch().sequence(r) * kv.heads() + head;
-      int group = position / InnerLoops.LANES * InnerLoops.LANES * d;
-      long column = keys.offset(row, group + position % InnerLoops.LANES);
-      long key = in.qkv().offset(r, width + head * d);
-      for (int i = 0; i < d; i++) {
-        float k = qkv.get(ScalarLoops.F32, key + 4L * i);
-        keys.data().set(ScalarLoops.F32, column + 4L * InnerLoops.LANES * i, k);
-      }
-      long value = in.qkv().offset(r, 2 * width + head * d);
-      MemorySegment.copy(qkv, value, values.data(), values.offset(row, position * d), 4L * d);
     }
   }
 
@@ -449,237 +263,26 @@ public final class CpuOps implements Ops {
     same("width", y.cols(), heads * in.kv().headDim());
     same("rows", lse.rows(), in.batch().rows());
     same("heads", lse.cols(), heads);
-    synchronized (team) {
+    synchronized (pool) {
       attending.in = in;
       attending.y = y;
       attending.lse = lse;
-      team.run(in.batch().blocks() * heads, attending);
+      pool.run(in.batch().blocks() * heads, attending);
       attending.in = null;
     }
-  }
-
-  private final class Attending implements Team.Body {
-    private @Nullable AttentionInput in;
-    private Tensor y = NONE;
-    private Tensor lse = NONE;
-
-    @Override
-    public void run(int i, int worker) {
-      AttentionInput input = Objects.requireNonNull(in);
-      int heads = input.kv().heads();
-      attendBlock(input, i % heads, i / heads, y, lse, scratch[worker]);
-    }
-  }
-
-  /** One head of one block of rows: every tile of keys is visited once, for all rows. */
-  private static void attendBlock(
-      AttentionInput in, int head, int block, Tensor y, Tensor lse, Scratch s) {
-    Batch batch = in.batch();
-    int first = batch.blockStart(block);
-    int rows = batch.blockStart(block + 1) - first;
-    int d = in.kv().headDim();
-    s.output((long) Batch.BLOCK_ROWS * d).fill((byte) 0);
-    Arrays.fill(s.max, Float.NEGATIVE_INFINITY);
-    s.denominators.fill((byte) 0);
-    for (int tile = 0; tile < in.keys(first + rows - 1); tile += InnerLoops.KEYS) {
-      for (int i = 0; i < rows; i += s.loops.tileRows()) {
-        int some = Math.min(s.loops.tileRows(), rows - i);
-        if (in.keys(first + i + some - 1) > tile) { // else the mask hides it from all of them
-          attendTile(in, head, first, i, some, tile, s);
-        }
-      }
-    }
-    for (int i = 0; i < rows; i++) {
-      float denominator = s.sum(s.denominators, i);
-      float factor = 1 / denominator;
-      long to = y.offset(first + i, head * d);
-      s.loops.scale(s.output(0), 4L * d * i, d, factor, y.data(), to);
-      float logSum = (float) (s.max[i] + Math.log(denominator));
-      lse.data().set(ScalarLoops.F32, lse.offset(first + i, head), logSum);
-    }
-  }
-
-  /** Rows {@code i .. i + rows - 1} of a block against one tile: online softmax, then values. */
-  private static void attendTile(
-      AttentionInput in, int head, int first, int i, int rows, int tile, Scratch s) {
-    int d = in.kv().headDim();
-    MemorySegment output = s.output(0);
-    scoreTile(in, head, first + i, rows, tile, s);
-    for (int m = 0; m < rows; m++) {
-      int n = visible(in, first + i + m, tile);
-      float before = s.max[i + m];
-      float max = s.loops.scaleScores(s.scores, Scratch.SCORES * m, n, in.scale(), before);
-      float factor = max == before ? 1 : ScalarLoops.exp(before - max); // 0 at the first tile
-      s.loops.exponentials(
-          s.scores, Scratch.SCORES * m, max, factor, s.denominators, Scratch.LANES * (i + m));
-      s.max[i + m] = max;
-      s.factors[m] = factor;
-    }
-    Tensor values = in.kv().values(in.layer());
-    long v = values.offset(cacheRow(in, head, first), tile * d);
-    int keys = visible(in, first + i + rows - 1, tile);
-    int columns = s.loops.tileColumns();
-    for (int c = 0; c < d; c += columns) {
-      int n = Math.min(columns, d - c);
-      weighValues(rows, keys, values.data(), v + 4L * c, d, n, s);
-      for (int m = 0; m < rows; m++) {
-        long to = 4L * ((long) (i + m) * d + c);
-        s.loops.scaleAdd(output, to, s.factors[m], s.tile, 4L * columns * m, n);
-      }
-    }
-  }
-
-  /** The scratch's tile = scores . values, {@code n} components of them. */
-  private static void weighValues(
-      int rows, int keys, MemorySegment values, long v, int d, int n, Scratch s) {
-    int columns = s.loops.tileColumns();
-    long width = 4L * columns;
-    if (n == columns) {
-      s.loops.multiplyTile(
-          s.scores,
-          0,
-          Scratch.SCORES,
-          rows,
-          keys,
-          values,
-          v,
-          v + width / 2,
-          4L * d,
-          s.zeros,
-          s.tile,
-          0,
-          width);
-      return;
-    }
-    for (int m = 0; m < rows; m++) { // the end of a head that is no multiple of a tile
-      for (int j = 0; j < n; j++) {
-        float sum =
-            ScalarLoops.multiply(s.scores, Scratch.SCORES * m, keys, values, v + 4L * j, 4L * d, 0);
-        s.tile.set(ScalarLoops.F32, width * m + 4L * j, sum);
-      }
-    }
-  }
-
-  /** Of a tile's keys those that a row sees. */
-  private static int visible(AttentionInput in, int row, int tile) {
-    return Math.clamp(in.keys(row) - (long) tile, 0, InnerLoops.KEYS);
-  }
-
-  private static int cacheRow(AttentionInput in, int head, int row) {
-    return in.batch().sequence(row) * in.kv().heads() + head;
-  }
-
-  /** q . k of some rows of one sequence with each key of a tile, into the scratch's scores. */
-  private static void scoreTile(
-      AttentionInput in, int head, int row, int rows, int tile, Scratch s) {
-    int d = in.kv().headDim();
-    Tensor keys = in.kv().keys(in.layer());
-    long cell = keys.offset(cacheRow(in, head, row), tile * d);
-    int columns = s.loops.tileColumns();
-    int seen = visible(in, row + rows - 1, tile); // the others are hidden, whatever they hold
-    for (int j = 0; j < seen; j += columns) {
-      s.loops.multiplyTile(
-          in.qkv().data(),
-          in.qkv().offset(row, head * d),
-          4L * in.qkv().cols(),
-          rows,
-          d,
-          keys.data(),
-          cell + column(j, d),
-          cell + column(j + columns / 2, d),
-          4L * InnerLoops.LANES,
-          s.zeros,
-          s.scores,
-          4L * j,
-          Scratch.SCORES);
-    }
-  }
-
-  /** Where the first component of a tile's key {@code j} lies, in bytes. */
-  private static long column(int j, int d) {
-    return 4L * ((long) j / InnerLoops.LANES * InnerLoops.LANES * d + j % InnerLoops.LANES);
   }
 
   @Override
   public void probabilities(
       AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
     checkMap(in, heads, firstRow, rows, out);
-    map(in, lse, heads, firstRow, rows, out);
+    attentionRows.map(in, lse, heads, firstRow, rows, out);
   }
 
   @Override
   public void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
     checkMap(in, heads, firstRow, rows, out);
-    map(in, null, heads, firstRow, rows, out);
-  }
-
-  /** Rows of scores; of probabilities if their log-sum-exp is given. */
-  private void map(
-      AttentionInput in, @Nullable Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
-    rebuild(
-        in,
-        heads,
-        firstRow,
-        rows,
-        (head, row, n, to, s) -> mapRows(in, lse, head, row, n, out, to, s));
-  }
-
-  /** Some rows of one head and sequence, at most a tile; the results go to rows from {@code to}. */
-  private interface Rebuild {
-    void run(int head, int row, int rows, int to, Scratch s);
-  }
-
-  private void rebuild(AttentionInput in, int[] heads, int firstRow, int rows, Rebuild body) {
-    int most = loops.tileRows();
-    int groups = Math.ceilDiv(rows, most);
-    team.run(
-        heads.length * groups,
-        (i, worker) -> {
-          int begin = i % groups * most;
-          int outRow = i / groups * rows + begin;
-          int end = Math.min(rows, begin + most);
-          for (int r = begin; r < end; ) { // those of one sequence together
-            int row = firstRow + r;
-            int n = 1;
-            while (r + n < end && in.batch().sequence(row + n) == in.batch().sequence(row)) {
-              n++;
-            }
-            body.run(heads[i / groups], row, n, outRow + r - begin, scratch[worker]);
-            r += n;
-          }
-        });
-  }
-
-  private static void mapRows(
-      AttentionInput in,
-      @Nullable Tensor lse,
-      int head,
-      int row,
-      int rows,
-      Tensor out,
-      int outRow,
-      Scratch s) {
-    for (int tile = 0; tile < in.keys(row + rows - 1); tile += InnerLoops.KEYS) {
-      scoreTile(in, head, row, rows, tile, s);
-      for (int m = 0; m < rows; m++) {
-        int n = visible(in, row + m, tile);
-        if (n > 0) {
-          weigh(in, lse, head, row + m, m, n, s);
-          copy(s.scores, Scratch.SCORES * m, s.row, 0, n);
-          out.dtype().encode(s.row, 0, n, out.data(), out.offset(outRow + m, tile));
-        }
-      }
-    }
-  }
-
-  /** Scales row {@code m} of the scratch's scores; makes probabilities of them if lse is given. */
-  private static void weigh(
-      AttentionInput in, @Nullable Tensor lse, int head, int row, int m, int n, Scratch s) {
-    s.loops.scaleScores(s.scores, Scratch.SCORES * m, n, in.scale(), Float.POSITIVE_INFINITY);
-    if (lse != null) {
-      float shift = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
-      s.loops.exponentials(s.scores, Scratch.SCORES * m, shift, 0, s.denominators, 0);
-    }
+    attentionRows.map(in, null, heads, firstRow, rows, out);
   }
 
   @Override
@@ -687,90 +290,7 @@ public final class CpuOps implements Ops {
       AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out) {
     checkRows(in, heads, firstRow, rows, out);
     same("columns", out.cols(), AttentionPlan.statisticsOf(top));
-    rebuild(
-        in,
-        heads,
-        firstRow,
-        rows,
-        (head, row, n, to, s) -> spreadRows(in, lse, head, row, n, top, out, to, s));
-  }
-
-  private static void spreadRows(
-      AttentionInput in,
-      Tensor lse,
-      int head,
-      int row,
-      int rows,
-      int top,
-      Tensor out,
-      int outRow,
-      Scratch s) {
-    s.spreads.fill((byte) 0);
-    for (int m = 0; m < rows; m++) {
-      Arrays.fill(s.statistics[m], 2, 2 + top, -1);
-      Arrays.fill(s.statistics[m], 2 + top, 2 + 2 * top, 0);
-    }
-    for (int tile = 0; tile < in.keys(row + rows - 1); tile += InnerLoops.KEYS) {
-      scoreTile(in, head, row, rows, tile, s);
-      for (int m = 0; m < rows; m++) {
-        int n = visible(in, row + m, tile);
-        if (n > 0) {
-          spread(in, lse, head, row + m, m, tile, n, top, s);
-        }
-      }
-    }
-    for (int m = 0; m < rows; m++) {
-      float[] result = s.statistics[m];
-      result[0] = 0 - s.sum(s.spreads, 2 * m); // 0 where it is -0
-      result[1] = s.sum(s.spreads, 2 * m + 1);
-      long to = out.offset(outRow + m, 0);
-      MemorySegment.copy(result, 0, out.data(), ScalarLoops.F32, to, out.cols());
-    }
-  }
-
-  /** What the first {@code n} keys of a tile add to the statistics of row {@code m} of it. */
-  private static void spread(
-      AttentionInput in,
-      Tensor lse,
-      int head,
-      int row,
-      int m,
-      int tile,
-      int n,
-      int top,
-      Scratch s) {
-    weigh(in, null, head, row, m, n, s);
-    float logSum = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
-    int distance = in.batch().position(row) - tile;
-    float largest =
-        s.loops.spread(
-            s.scores, Scratch.SCORES * m, logSum, distance, s.spreads, 2 * Scratch.LANES * m);
-    float[] result = s.statistics[m];
-    float least = result[1 + 2 * top]; // of the top ones
-    if (tile == 0 || largest > least) {
-      copy(s.scores, Scratch.SCORES * m, s.row, 0, n);
-      for (int i = 0; i < n; i++) {
-        if (s.row[i] > least || tile + i < top) {
-          rank(tile + i, s.row[i], top, result);
-          least = result[1 + 2 * top];
-        }
-      }
-    }
-  }
-
-  /** Puts a key among the top ones, if it belongs there; equals stay in the order of their keys. */
-  private static void rank(int key, float p, int top, float[] result) {
-    int rank = Math.min(key, top);
-    while (rank > 0 && p > result[2 + top + rank - 1]) {
-      rank--;
-    }
-    if (rank < top) {
-      int after = top - rank - 1;
-      System.arraycopy(result, 2 + rank, result, 3 + rank, after);
-      System.arraycopy(result, 2 + top + rank, result, 3 + top + rank, after);
-      result[2 + rank] = key;
-      result[2 + top + rank] = p;
-    }
+    attentionRows.statistics(in, lse, heads, firstRow, rows, top, out);
   }
 
   private static void checkMap(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
@@ -812,7 +332,7 @@ public final class CpuOps implements Ops {
         }
       }
     }
-    team.run(
+    pool.run(
         ids.length,
         (r, worker) -> out[r] = ids[r] < 0 ? Double.NaN : logprob(x, r, ids[r], scratch[worker]));
   }
@@ -856,19 +376,15 @@ public final class CpuOps implements Ops {
     return "cpu, %s, %d thread%s%s"
         .formatted(
             loops,
-            team.workers(),
-            team.workers() == 1 ? "" : "s",
+            pool.workers(),
+            pool.workers() == 1 ? "" : "s",
             weights == null ? "" : ", " + weights.name().toLowerCase(Locale.ROOT) + " weights");
   }
 
   @Override
   public void close() {
-    team.close();
+    pool.close();
     arena.close();
-  }
-
-  private static void copy(MemorySegment from, long offset, float[] into, int index, int n) {
-    MemorySegment.copy(from, ScalarLoops.F32, offset, into, index, n);
   }
 
   private static void same(String what, int a, int b) {

@@ -54,7 +54,8 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
   }
 
   /** Packs Conv1D's [in, out]. */
-  static Panels ofColumns(StoredTensor stored, Type type, int columns, Arena arena, Team team) {
+  static Panels ofColumns(
+      StoredTensor stored, Type type, int columns, Arena arena, WorkerPool pool) {
     int in = Math.toIntExact(stored.shape().getFirst());
     int out = Math.toIntExact(stored.shape().getLast());
     DType dtype = stored.dtype();
@@ -64,11 +65,11 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
             dtype.decode(data, ((long) k * out + first) * dtype.bytes(), block, k * width, n);
           }
         };
-    return pack(stored, type, in, out, columns, arena, team, source);
+    return pack(stored, type, in, out, columns, arena, pool, source);
   }
 
   /** Packs a table [out, in], one row for each output. */
-  static Panels ofRows(StoredTensor stored, Type type, int columns, Arena arena, Team team) {
+  static Panels ofRows(StoredTensor stored, Type type, int columns, Arena arena, WorkerPool pool) {
     int out = Math.toIntExact(stored.shape().getFirst());
     int in = Math.toIntExact(stored.shape().getLast());
     DType dtype = stored.dtype();
@@ -82,7 +83,7 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
             }
           }
         };
-    return pack(stored, type, in, out, columns, arena, team, source);
+    return pack(stored, type, in, out, columns, arena, pool, source);
   }
 
   /** What {@code stored} makes of its file is held while it is packed, and no longer. */
@@ -93,10 +94,10 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
       int out,
       int columns,
       Arena arena,
-      Team team,
+      WorkerPool pool,
       Source source) {
     try (Arena one = Arena.ofShared()) {
-      return pack(stored.data(one), type, in, out, columns, arena, team, source);
+      return pack(stored.data(one), type, in, out, columns, arena, pool, source);
     }
   }
 
@@ -107,7 +108,7 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
       int out,
       int columns,
       Arena arena,
-      Team team,
+      WorkerPool pool,
       Source source) {
     int count = Math.ceilDiv(out, columns);
     int groups = Math.ceilDiv(in, GROUP);
@@ -118,9 +119,9 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
             ? Pages.allocate(arena, 4L * count * groups * columns)
             : MemorySegment.NULL;
     Panels panels = new Panels(type, in, out, columns, data, scales);
-    float[][] blocks = new float[team.workers()][];
-    boolean[] special = new boolean[team.workers()];
-    team.run(
+    float[][] blocks = new float[pool.workers()][];
+    boolean[] special = new boolean[pool.workers()];
+    pool.run(
         count,
         (panel, worker) -> {
           if (blocks[worker] == null) {
@@ -136,7 +137,7 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
         });
     for (boolean found : special) {
       if (found) { // the loops take every f16 for a number, and bytes can't say infinity
-        return pack(from, Type.F32, in, out, columns, arena, team, source);
+        return pack(from, Type.F32, in, out, columns, arena, pool, source);
       }
     }
     return panels;

@@ -1,12 +1,12 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.kernels.CudaEvent;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.Int8Weights;
 import dev.loupe.kernels.LinearMap;
-import dev.loupe.kernels.Mark;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
@@ -40,7 +40,7 @@ final class CudaArena implements TensorArena {
   private final Map<StepRoom.Key, StepRoom> stepRooms = new HashMap<>();
   private @Nullable CudaWeights loading;
   private @Nullable CudaPass pass;
-  private @Nullable Mark done; // all that an earlier session put on the GPU's streams
+  private @Nullable CudaEvent done; // all that an earlier session put on the GPU's streams
   private boolean reusable;
   private boolean closed;
 
@@ -246,8 +246,8 @@ final class CudaArena implements TensorArena {
   }
 
   /** The mark, behind which all streams are idle once it was set. */
-  private Mark mark() {
-    Mark mark = done;
+  private CudaEvent mark() {
+    CudaEvent mark = done;
     if (mark == null) {
       mark = own(ops.gpu().mark());
       done = mark;
@@ -278,7 +278,7 @@ final class CudaArena implements TensorArena {
       try {
         gpu.run(
             () -> {
-              Mark mark = mark();
+              CudaEvent mark = mark();
               mark.set();
               mark.await();
             });

@@ -6,11 +6,11 @@ import dev.loupe.kernels.AttentionMapKernels.Layout;
 import dev.loupe.kernels.AttentionMapKernels.Selection;
 import dev.loupe.kernels.AttentionMapKernels.Source;
 import dev.loupe.kernels.AttentionMapKernels.Statistics;
+import dev.loupe.kernels.CudaEvent;
+import dev.loupe.kernels.CudaStream;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.HostBuffer;
-import dev.loupe.kernels.Mark;
-import dev.loupe.kernels.SideStream;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
@@ -33,11 +33,11 @@ final class CudaMaps {
   /** What a kernel has left at some place on the device, and where it comes to on the host. */
   private static final class Mirror {
     final HostBuffer host;
-    final Mark copied;
+    final CudaEvent copied;
     RowLayout rows = new RowLayout(Kind.PROBABILITIES, DType.F32, 0, 0);
     boolean underWay;
 
-    Mirror(HostBuffer host, Mark copied) {
+    Mirror(HostBuffer host, CudaEvent copied) {
       this.host = host;
       this.copied = copied;
     }
@@ -89,11 +89,11 @@ final class CudaMaps {
 
   private final CudaOps ops;
   private final CudaArena arena;
-  private final SideStream rebuilding;
-  private final SideStream copying;
-  private final Mark attended; // queries and log-sum-exp are there
-  private final Mark rebuilt;
-  private final Mark copied;
+  private final CudaStream rebuilding;
+  private final CudaStream copying;
+  private final CudaEvent attended; // queries and log-sum-exp are there
+  private final CudaEvent rebuilt;
+  private final CudaEvent copied;
   private boolean reading; // they must not be overwritten before `rebuilt`
   private final Map<CudaPass.Cells, AttentionMapKernels> kernels = new HashMap<>();
   private final Map<Long, Mirror> mirrors = new HashMap<>();
@@ -126,7 +126,7 @@ final class CudaMaps {
   }
 
   /** Puts on the copying stream, behind what was put on the GPU's before {@code mark}. */
-  void copyBehind(Mark mark, Runnable copies) {
+  void copyBehind(CudaEvent mark, Runnable copies) {
     copying.run(
         () -> {
           mark.hold();
@@ -234,7 +234,7 @@ final class CudaMaps {
 
   private Mirror mirror(DeviceBuffer out) {
     HostBuffer host = arena.own(ops.gpu().pin(out.bytes()));
-    Mark copied = arena.own(ops.gpu().mark());
+    CudaEvent copied = arena.own(ops.gpu().mark());
     arena.own(copied::await); // before the arena frees what is copied, and where to
     return new Mirror(host, copied);
   }

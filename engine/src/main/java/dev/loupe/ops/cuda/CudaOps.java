@@ -1,11 +1,10 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.Gemm;
-import dev.loupe.Precision;
 import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
 import dev.loupe.kernels.DeviceBuffer;
+import dev.loupe.kernels.DeviceScratch;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.EmbeddingKernels;
 import dev.loupe.kernels.GemvKernels;
@@ -22,7 +21,6 @@ import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.ModelShape;
 import dev.loupe.kernels.PointwiseKernels;
 import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.Scratch;
 import dev.loupe.kernels.StepKernels;
 import dev.loupe.kernels.Variant;
 import dev.loupe.kernels.VerdictChoice;
@@ -31,9 +29,11 @@ import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
+import dev.loupe.ops.Gemm;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.StepPlan;
@@ -41,7 +41,7 @@ import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
-import dev.loupe.sampling.Distribution;
+import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.weights.Activation;
 import dev.loupe.weights.Gpt2Config;
 import java.util.Arrays;
@@ -112,10 +112,11 @@ public final class CudaOps implements Ops {
   private final GemvKernels gemv;
   private final WeightKernels conversion;
   private final @Nullable CublasLinear cublas;
-  private final Scratch wideWeight; // of the widest int8 matrix so far, in what activations are
-  private final Scratch tokensOfRows; // for logprobs
-  private final Scratch logprobsOfRows;
-  private final Scratch infinitiesOfGaps; // likewise
+  private final DeviceScratch
+      wideWeight; // of the widest int8 matrix so far, in what activations are
+  private final DeviceScratch tokensOfRows; // for logprobs
+  private final DeviceScratch logprobsOfRows;
+  private final DeviceScratch infinitiesOfGaps; // likewise
   private int infinitiesUploaded;
   private @Nullable SampleKernels sampling; // once it is asked for logprobs
   private final SessionPool pool;
@@ -185,10 +186,10 @@ public final class CudaOps implements Ops {
       linear = new LinearKernels(gpu);
       gemv = new GemvKernels(gpu);
       conversion = new WeightKernels(gpu);
-      wideWeight = new Scratch(gpu, activations);
-      tokensOfRows = new Scratch(gpu, Element.I32);
-      logprobsOfRows = new Scratch(gpu, Element.F32);
-      infinitiesOfGaps = new Scratch(gpu, Element.F32);
+      wideWeight = new DeviceScratch(gpu, activations);
+      tokensOfRows = new DeviceScratch(gpu, Element.I32);
+      logprobsOfRows = new DeviceScratch(gpu, Element.F32);
+      infinitiesOfGaps = new DeviceScratch(gpu, Element.F32);
       tryOut();
       cublas = cublas(verdicts);
       choice = verdicts == null || config == null ? null : choice(verdicts, config, named);
@@ -247,7 +248,7 @@ public final class CudaOps implements Ops {
     }
     if (gemm == Gemm.CUBLAS) {
       throw new GpuException(
-          "cuBLAS is not installed: there is no %s; --gemm own does without"
+          "cuBLAS is not installed: there is no %s; Loupe's own kernels do without"
               .formatted(Cublas.searched()));
     }
     return null;
@@ -312,7 +313,7 @@ public final class CudaOps implements Ops {
             .filter(e -> e.bytes() < weights.bytes())
             .map(
                 e ->
-                    "--dtype %s (%s), "
+                    "%s weights (%s), "
                         .formatted(
                             e == Element.I8 ? "int8" : "f16",
                             Gpu.size(CudaMemory.ofModel(config, ownHead, e).bytes())))
@@ -322,7 +323,7 @@ public final class CudaOps implements Ops {
             gpu,
             pool::freeOne,
             "the model",
-            "try %sa smaller model or --backend cpu".formatted(narrower));
+            "try %sa smaller model or the CPU".formatted(narrower));
   }
 
   @Override
@@ -330,7 +331,7 @@ public final class CudaOps implements Ops {
     String advice =
         "use %s%s%sa shorter text or fewer tokens"
             .formatted(
-                weights == Element.F32 ? "--dtype f16, " : "",
+                weights == Element.F32 ? "f16 weights, " : "",
                 size.samples() > 1 ? "fewer samples, " : "",
                 size.attention().isPresent() ? "fewer layers or heads, " : "");
     memory(size).requireRoom(gpu, pool::freeOne, "the run", advice);
@@ -432,7 +433,7 @@ public final class CudaOps implements Ops {
   @Override
   public void logits(Tensor x, Weight head, Tensor out) {
     LinearEpilogue epilogue =
-        new LinearEpilogue.Output(buffer(out), dev.loupe.kernels.Activation.NONE);
+        new LinearEpilogue.Output(buffer(out), dev.loupe.kernels.KernelActivation.NONE);
     multiply(x, head, null, epilogue, out);
   }
 
@@ -505,13 +506,32 @@ public final class CudaOps implements Ops {
   }
 
   /** Whether there are kernels for it; a model with another one runs on the CPU. */
-  public static boolean computes(Activation f) {
-    return Arrays.stream(dev.loupe.kernels.Activation.values())
+  private static boolean computes(Activation f) {
+    return Arrays.stream(dev.loupe.kernels.KernelActivation.values())
         .anyMatch(kernel -> kernel.name().equals(f.name()));
   }
 
-  private static dev.loupe.kernels.Activation kernel(Activation f) {
-    return dev.loupe.kernels.Activation.valueOf(f.name());
+  /** Why no GPU can run a model of this shape; empty if one can. */
+  public static Optional<String> whyNotOf(Gpt2Config config) {
+    if (config.headDim() % 8 != 0 || config.headDim() > 128) {
+      return Optional.of(
+          "heads %d wide: the GPU takes multiples of 8 up to 128".formatted(config.headDim()));
+    }
+    if (!computes(config.activation())) {
+      return Optional.of(
+          "activation_function %s: no GPU kernel computes it"
+              .formatted(config.activation().configName()));
+    }
+    return Optional.empty();
+  }
+
+  @Override
+  public Optional<String> whyNot(Gpt2Config config) {
+    return whyNotOf(config);
+  }
+
+  private static dev.loupe.kernels.KernelActivation kernel(Activation f) {
+    return dev.loupe.kernels.KernelActivation.valueOf(f.name());
   }
 
   @Override
@@ -602,7 +622,7 @@ public final class CudaOps implements Ops {
       float[] row = new float[x.cols()];
       for (int r = 0; r < ids.length; r++) {
         read(x, r, row, row.length);
-        out[r] = ids[r] < 0 ? Double.NaN : new Distribution(row, sayable).logprob(ids[r]);
+        out[r] = ids[r] < 0 ? Double.NaN : new TokenDistribution(row, sayable).logprob(ids[r]);
       }
       return;
     }

@@ -6,13 +6,13 @@ import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.Graph;
 import dev.loupe.kernels.HostBuffer;
 import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.SamplingOptions;
+import dev.loupe.kernels.SampleOptions;
 import dev.loupe.kernels.Segment;
 import dev.loupe.kernels.StepKernels;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
-import dev.loupe.ops.AttentionTap;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.StepPlan;
@@ -72,8 +72,8 @@ final class CudaSteps implements Steps {
         kind, plan.dtype(kind), heads.length * rows, plan.columns(kind, this.plan.kv().capacity()));
   }
 
-  private static SamplingOptions options(Sampling s) {
-    return new SamplingOptions(
+  private static SampleOptions options(Sampling s) {
+    return new SampleOptions(
         (float) s.temperature(),
         s.topK(),
         s.topP(),
@@ -180,12 +180,12 @@ final class CudaSteps implements Steps {
   }
 
   private void step(StepRoom.Slot slot) {
-    plan.pass().run(batch, plan.attention().map(a -> tap(a, slot)).orElse(AttentionTap.NONE));
+    plan.pass().run(batch, plan.attention().map(a -> hook(a, slot)).orElse(AttentionHook.NONE));
     pass.hold(); // choosing moves the positions on, by which maps are rebuilt
     choose(slot);
   }
 
-  private AttentionTap tap(AttentionPlan wanted, StepRoom.Slot slot) {
+  private AttentionHook hook(AttentionPlan wanted, StepRoom.Slot slot) {
     DeviceBuffer maps = Objects.requireNonNull(slot.maps);
     return (Ops o, AttentionInput in, Tensor lse) -> {
       int layer = wanted.layers().indexOf(in.layer());
@@ -247,7 +247,7 @@ final class CudaSteps implements Steps {
     }
     if (error != 0 || !plan.allowed().get(id < 0 ? room.vocabulary : id)) {
       throw gpu.wrong(
-          "the GPU computes wrongly: it chose token %d of %d with error %d (--backend cpu)"
+          "the GPU computes wrongly: it chose token %d of %d with error %d"
               .formatted(id, room.vocabulary, error));
     }
     return id;

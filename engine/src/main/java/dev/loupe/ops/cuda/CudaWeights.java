@@ -1,5 +1,7 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.kernels.CudaEvent;
+import dev.loupe.kernels.CudaStream;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
@@ -7,9 +9,7 @@ import dev.loupe.kernels.GpuException;
 import dev.loupe.kernels.HostBuffer;
 import dev.loupe.kernels.Int8Weights;
 import dev.loupe.kernels.LinearMap;
-import dev.loupe.kernels.Mark;
 import dev.loupe.kernels.PointwiseKernels;
-import dev.loupe.kernels.SideStream;
 import dev.loupe.kernels.WeightKernels;
 import dev.loupe.weights.DType;
 import dev.loupe.weights.Gpt2Config;
@@ -41,12 +41,12 @@ final class CudaWeights implements AutoCloseable {
 
   /** What one piece at a time passes through. */
   private static final class Slot {
-    final Mark copied; // from the pinned memory
-    final Mark converted; // from the device's
+    final CudaEvent copied; // from the pinned memory
+    final CudaEvent converted; // from the device's
     @Nullable HostBuffer host;
     @Nullable DeviceBuffer device;
 
-    Slot(Mark copied, Mark converted) {
+    Slot(CudaEvent copied, CudaEvent converted) {
       this.copied = copied;
       this.converted = converted;
     }
@@ -56,7 +56,7 @@ final class CudaWeights implements AutoCloseable {
   private final CudaArena arena; // of the slots
   private final WeightKernels kernels;
   private final PointwiseKernels pointwise;
-  private final SideStream copying;
+  private final CudaStream copying;
   private final List<Slot> slots = new ArrayList<>();
   private boolean pins = true;
   private int turn;

@@ -1,13 +1,13 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.kernels.CudaEvent;
 import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.Graph;
 import dev.loupe.kernels.HostBuffer;
-import dev.loupe.kernels.Mark;
 import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.SamplingOptions;
+import dev.loupe.kernels.SampleOptions;
 import dev.loupe.kernels.Segments;
 import dev.loupe.kernels.StepKernels;
 import dev.loupe.ops.AttentionPlan;
@@ -64,8 +64,8 @@ final class StepRoom {
     final @Nullable HostBuffer logits;
     final @Nullable DeviceBuffer maps;
     final @Nullable HostBuffer hostMaps;
-    final Mark computed;
-    final Mark mark; // all of it is on the host
+    final CudaEvent computed;
+    final CudaEvent mark; // all of it is on the host
     @Nullable Graph graph;
 
     private Slot(
@@ -73,8 +73,8 @@ final class StepRoom {
         @Nullable HostBuffer logits,
         @Nullable DeviceBuffer maps,
         @Nullable HostBuffer hostMaps,
-        Mark computed,
-        Mark mark) {
+        CudaEvent computed,
+        CudaEvent mark) {
       this.result = result;
       this.logits = logits;
       this.maps = maps;
@@ -125,7 +125,7 @@ final class StepRoom {
             arena.buffer(Element.F32, lane),
             lists.slice(6L * lane, lane),
             lists.slice(7L * lane, lane));
-    options = lists.slice((long) LISTS * lane, SamplingOptions.INTS);
+    options = lists.slice((long) LISTS * lane, SampleOptions.INTS);
     allowed = arena.buffer(Element.I32, words());
     seen = arena.buffer(Element.I32, (long) rows * words());
     seen.fill((byte) 0); // the sampler adds to them whether they count or not
@@ -138,7 +138,7 @@ final class StepRoom {
 
   /** I32 of the lists and options of such steps. */
   static int listInts(int rows) {
-    return LISTS * Math.ceilDiv(rows, 4) * 4 + SamplingOptions.INTS;
+    return LISTS * Math.ceilDiv(rows, 4) * 4 + SampleOptions.INTS;
   }
 
   private Slot slot(Gpu gpu, CudaArena arena, boolean wantsLogits, long mapBytes) {

@@ -73,9 +73,9 @@ public class InnerLoopsBenchmark {
     x = filled(loops.tileRows() * WIDTH);
     w = filled(WIDTH * WIDTH);
     StoredTensor stored = new StoredTensor("w", DType.F32, List.of((long) WIDTH, (long) WIDTH), w);
-    try (Team team = new Team(1)) {
+    try (WorkerPool pool = new WorkerPool(1)) {
       panels =
-          Panels.ofColumns(stored, Panels.Type.valueOf(type), loops.tileColumns(), arena, team);
+          Panels.ofColumns(stored, Panels.Type.valueOf(type), loops.tileColumns(), arena, pool);
     }
   }
 

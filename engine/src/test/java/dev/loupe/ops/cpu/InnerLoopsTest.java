@@ -156,7 +156,7 @@ class InnerLoopsTest {
   @MethodSource("vectors")
   void productsByOneRow(InnerLoops vector) {
     try (Arena arena = Arena.ofShared();
-        Team team = new Team(2)) {
+        WorkerPool pool = new WorkerPool(2)) {
       for (Panels.Type type : Panels.Type.values()) {
         for (int in : new int[] {1, 63, 64, 65, 200}) {
           for (int out : new int[] {1, 17, 64, 130}) {
@@ -168,7 +168,7 @@ class InnerLoopsTest {
             float[] start = floats(out);
             float[] expected = product(x, w, type, start);
             for (InnerLoops loops : all(vector)) {
-              Panels panels = Panels.ofColumns(w, type, loops.tileColumns(), arena, team);
+              Panels panels = Panels.ofColumns(w, type, loops.tileColumns(), arena, pool);
               assertEquals(type, panels.type());
               assertArrayEquals(expected, multiplied(loops, segment(arena, x), panels, start));
             }
@@ -202,7 +202,7 @@ class InnerLoopsTest {
   @Test
   void tablesArePackedByRows() {
     try (Arena arena = Arena.ofShared();
-        Team team = new Team(2)) {
+        WorkerPool pool = new WorkerPool(2)) {
       int in = 70;
       int out = 40;
       StoredTensor w = stored(arena, DType.F16, in, out);
@@ -216,8 +216,8 @@ class InnerLoopsTest {
       }
       StoredTensor table = new StoredTensor("t", DType.F16, List.of((long) out, (long) in), rows);
       for (Panels.Type type : Panels.Type.values()) {
-        Panels one = Panels.ofColumns(w, type, 16, arena, team);
-        Panels two = Panels.ofRows(table, type, 16, arena, team);
+        Panels one = Panels.ofColumns(w, type, 16, arena, pool);
+        Panels two = Panels.ofRows(table, type, 16, arena, pool);
         assertEquals(-1, one.data().mismatch(two.data()), type.toString());
         assertEquals(-1, one.scales().mismatch(two.scales()), type.toString());
       }
@@ -229,14 +229,14 @@ class InnerLoopsTest {
   @ValueSource(floats = {Float.NaN, Float.NEGATIVE_INFINITY, 65520, 1e30f})
   void whatHalvesCannotHoldIsNotMadeHalves(float odd) {
     try (Arena arena = Arena.ofShared();
-        Team team = new Team(2)) {
+        WorkerPool pool = new WorkerPool(2)) {
       StoredTensor w = stored(arena, DType.F32, 3, 100);
       w.data(arena).set(ScalarLoops.F32, 4 * 150, odd);
-      assertEquals(Panels.Type.F32, Panels.ofColumns(w, Panels.Type.F16, 16, arena, team).type());
-      assertEquals(Panels.Type.BF16, Panels.ofColumns(w, Panels.Type.BF16, 16, arena, team).type());
+      assertEquals(Panels.Type.F32, Panels.ofColumns(w, Panels.Type.F16, 16, arena, pool).type());
+      assertEquals(Panels.Type.BF16, Panels.ofColumns(w, Panels.Type.BF16, 16, arena, pool).type());
       assertEquals(
           Float.isFinite(odd) ? Panels.Type.INT8 : Panels.Type.F32,
-          Panels.ofColumns(w, Panels.Type.INT8, 16, arena, team).type());
+          Panels.ofColumns(w, Panels.Type.INT8, 16, arena, pool).type());
     }
   }
 

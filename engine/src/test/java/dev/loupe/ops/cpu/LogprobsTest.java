@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Precision;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import java.lang.foreign.MemorySegment;

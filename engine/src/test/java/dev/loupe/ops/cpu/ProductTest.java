@@ -2,8 +2,8 @@ package dev.loupe.ops.cpu;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import dev.loupe.Precision;
 import dev.loupe.ops.Linear;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.Activation;

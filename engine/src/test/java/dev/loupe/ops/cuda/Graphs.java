@@ -1,9 +1,9 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.Gemm;
-import dev.loupe.Precision;
 import dev.loupe.kernels.KernelChoice;
+import dev.loupe.ops.Gemm;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Precision;
 
 /** Opens the emulated GPU with decoding steps replayed as graphs, or launched one by one. */
 public final class Graphs {

@@ -1,6 +1,6 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
+import dev.loupe.ops.Precision;
 import org.jspecify.annotations.Nullable;
 
 /** A way to compute an operation on a device. */

@@ -1,7 +1,7 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
 import dev.loupe.bench.Spread;
+import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;
 

@@ -1,6 +1,6 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import java.lang.foreign.ValueLayout;

@@ -1,9 +1,9 @@
 package dev.loupe.bench.kernel;
 
 import com.sun.management.OperatingSystemMXBean;
-import dev.loupe.Precision;
 import dev.loupe.bench.Ceilings;
 import dev.loupe.bench.Machine;
+import dev.loupe.ops.Precision;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.HashMap;

@@ -1,6 +1,5 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
 import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.CacheShape;
 import dev.loupe.kernels.Element;
@@ -10,6 +9,7 @@ import dev.loupe.kernels.Int8Weights;
 import dev.loupe.kernels.LayerNormKernels;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.Variant;
+import dev.loupe.ops.Precision;
 
 /**
  * A row of the catalogue in one precision.

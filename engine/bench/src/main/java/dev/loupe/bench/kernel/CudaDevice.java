@@ -1,8 +1,6 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.BackendException;
-import dev.loupe.Precision;
-import dev.loupe.kernels.Activation;
 import dev.loupe.kernels.ColdTimer;
 import dev.loupe.kernels.Cublas;
 import dev.loupe.kernels.CublasLinear;
@@ -10,12 +8,14 @@ import dev.loupe.kernels.DeviceBuffer;
 import dev.loupe.kernels.Element;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuException;
+import dev.loupe.kernels.KernelActivation;
 import dev.loupe.kernels.KernelCatalogue;
 import dev.loupe.kernels.LinearCall;
 import dev.loupe.kernels.LinearEpilogue;
 import dev.loupe.kernels.LinearKernels;
 import dev.loupe.kernels.LinearMap;
 import dev.loupe.kernels.Variant;
+import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -230,7 +230,10 @@ public final class CudaDevice implements Device {
       LinearMap map = new LinearMap(w, null, null, n, n);
       LinearCall call =
           linear.prepare(
-              linear.variantFor(map, size), map, x, new LinearEpilogue.Output(y, Activation.NONE));
+              linear.variantFor(map, size),
+              map,
+              x,
+              new LinearEpilogue.Output(y, KernelActivation.NONE));
       double time = best(() -> 1e3 * gpu.milliseconds(() -> call.run(size)));
       Cublas other = cublas;
       if (other != null) {

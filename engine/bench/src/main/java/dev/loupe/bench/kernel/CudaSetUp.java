@@ -1,7 +1,5 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
-import dev.loupe.kernels.Activation;
 import dev.loupe.kernels.AttentionKernels;
 import dev.loupe.kernels.AttentionMapKernels;
 import dev.loupe.kernels.CacheShape;
@@ -12,6 +10,7 @@ import dev.loupe.kernels.Element;
 import dev.loupe.kernels.GemvKernels;
 import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.Int8Weights;
+import dev.loupe.kernels.KernelActivation;
 import dev.loupe.kernels.KernelChoice;
 import dev.loupe.kernels.LayerNormKernels;
 import dev.loupe.kernels.LinearCall;
@@ -23,6 +22,7 @@ import dev.loupe.kernels.SampleKernels;
 import dev.loupe.kernels.Segment;
 import dev.loupe.kernels.Segments;
 import dev.loupe.kernels.Variant;
+import dev.loupe.ops.Precision;
 import java.util.List;
 import java.util.stream.IntStream;
 
@@ -156,7 +156,7 @@ final class CudaSetUp {
     DeviceBuffer x = run.put(activations, problem.x());
     LinearMap map = linearMap();
     DeviceBuffer y = outputs(activations);
-    LinearEpilogue.Output to = new LinearEpilogue.Output(y, Activation.NONE);
+    LinearEpilogue.Output to = new LinearEpilogue.Output(y, KernelActivation.NONE);
     if (variant.family().equals(CudaCandidate.CUBLAS)) {
       CublasLinear cublas = run.keep(device.cublas(), CublasLinear::freeProducts);
       LinearCall call = cublas.prepare(map, x, to);
@@ -224,7 +224,7 @@ final class CudaSetUp {
         true,
         () -> {
           gpu.use(KernelChoice.preferring(variant));
-          kernels.activate(Activation.GELU_NEW, x, y, n);
+          kernels.activate(KernelActivation.GELU_NEW, x, y, n);
         });
   }
 }

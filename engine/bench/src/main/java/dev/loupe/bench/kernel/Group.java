@@ -1,6 +1,6 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
+import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;

@@ -1,10 +1,10 @@
 package dev.loupe.bench.kernel;
 
 import dev.loupe.BackendException;
-import dev.loupe.Precision;
 import dev.loupe.bench.kernel.Device.Roofline;
 import dev.loupe.bench.kernel.Measurement.Status;
 import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;

@@ -1,8 +1,8 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
 import dev.loupe.bench.Spread;
 import dev.loupe.bench.kernel.Candidate.Resources;
+import dev.loupe.ops.Precision;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 

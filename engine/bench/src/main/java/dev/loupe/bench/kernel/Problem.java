@@ -1,6 +1,6 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
+import dev.loupe.ops.Precision;
 import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.Random;

@@ -1,9 +1,9 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
 import dev.loupe.bench.kernel.Measurement.Status;
 import dev.loupe.export.TerminalText;
 import dev.loupe.export.TextTable;
+import dev.loupe.ops.Precision;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.Precision;
+import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;

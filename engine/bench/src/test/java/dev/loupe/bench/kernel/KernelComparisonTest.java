@@ -6,9 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.BackendException;
-import dev.loupe.Precision;
 import dev.loupe.bench.kernel.KernelComparison.Settings;
 import dev.loupe.bench.kernel.Measurement.Status;
+import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;

@@ -1,10 +1,10 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.Precision;
 import dev.loupe.bench.Machine;
 import dev.loupe.bench.kernel.Candidate.Resources;
 import dev.loupe.bench.kernel.Device.Roofline;
 import dev.loupe.bench.kernel.Measurement.Status;
+import dev.loupe.ops.Precision;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;

@@ -2,10 +2,10 @@ package dev.loupe.bench.kernel;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import dev.loupe.Precision;
 import dev.loupe.bench.kernel.Device.Roofline;
 import dev.loupe.export.figure.CurveFigure;
 import dev.loupe.export.figure.CurveFigure.Point;
+import dev.loupe.ops.Precision;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 

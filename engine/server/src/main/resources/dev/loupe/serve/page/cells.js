@@ -1,7 +1,8 @@
 // From tiles to the pixels of a map. A pixel shows the largest of the cells that lie in it, never
 // their mean and never one of them by chance, so that no peak is lost at any zoom.
+import { RANKS } from './bytes.js';
+import { css, pixel as pixelOf } from './colour.js';
 import { SIDE, cached, failed } from './tiles.js';
-import { RANKS, css, pixel as pixelOf } from './colour.js';
 
 /** Tokens along a side of a tile's cell where a token takes `scale` pixels: cells of a pixel at most. */
 export const level = scale => scale >= 1 ? 1 : 2 ** Math.floor(Math.log2(1 / scale));

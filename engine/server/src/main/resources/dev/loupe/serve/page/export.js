@@ -1,14 +1,16 @@
 // What can be taken away: a picture of the map as it is zoomed, its numbers, its sentence.
 import { html, render, nothing } from './lit-html.js';
-import { state, update, subscribe, shown } from './state.js';
 import { getBlob } from './api.js';
-import { fetchAll } from './tiles.js';
-import { level, paintCells, tilesIn } from './cells.js';
 import { axes, axisLabel, ink, labelFont, widestLabel } from './axes.js';
-import { mapColours, source, view } from './map.js';
+import { level, paintCells, tilesIn } from './cells.js';
+import { css, stopsOf } from './colour.js';
 import { scaleWords, ticks } from './legend.js';
-import { css, theme } from './colour.js';
-import { headName, sentence } from './words.js';
+import { mapColours, source, view } from './map.js';
+import { shown } from './selection.js';
+import { headName } from './spelling.js';
+import { state, update, subscribe } from './state.js';
+import { fetchAll } from './tiles.js';
+import { sentence } from './words.js';
 
 const SVG = 'http://www.w3.org/2000/svg', PLOT = 960, GAP = 16;
 
@@ -174,7 +176,7 @@ function labels(parent, plot, run) {
 
 function ramp(parent, largest, diverging) {
   const gradient = element(element(parent, 'defs', {}), 'linearGradient', { id: 'ramp' });
-  const stops = state.info.palettes[theme()][diverging ? 1 : 0];
+  const stops = stopsOf(diverging);
   stops.forEach((stop, i) => element(gradient, 'stop', { offset: i / (stops.length - 1), 'stop-color': stop }));
   element(parent, 'rect', { width: 400, height: 12, fill: 'url(#ramp)' });
   let end = -Infinity;

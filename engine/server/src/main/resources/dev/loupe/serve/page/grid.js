@@ -1,11 +1,13 @@
 // All heads at once: layers down, heads across, each a thumbnail with its role and, where one is chosen,
 // a statistic. The only place where a head is selected.
 import { html, render, nothing } from './lit-html.js';
+import { RANKS, byteColours } from './bytes.js';
+import { LAYERS_AT_ONCE, thumbSide, thumbStart, thumbsPath } from './cells.js';
+import { colourAt, css, fill, inkOn, pixel } from './colour.js';
+import { headName, short } from './spelling.js';
 import { state, update, subscribe } from './state.js';
 import { beside, cached, failed, here, onArrival, retry, want } from './tiles.js';
-import { LAYERS_AT_ONCE, thumbSide, thumbStart, thumbsPath } from './cells.js';
-import { RANKS, byteColours, colourAt, css, fill, inkOn, pixel } from './colour.js';
-import { ROLES, SCORES, headName, short } from './words.js';
+import { ROLES, SCORES } from './words.js';
 
 /** Roles where there is no room for more; the key under the grid has the words. */
 const BADGES = { previous_token: 'prev', duplicate_token: 'dup', induction: 'ind', first_token: '1st', self: 'self' };

@@ -5,8 +5,11 @@ import { headButton, headsByPush, lensAt, lensRun, push, retryLens } from './len
 import { onPictures, pair, paintPair } from './pair.js';
 import { deltaOf, rankWords } from './ribbon.js';
 import { compareWith, leaveComparison, letWrite, readIds } from './runs.js';
-import { rowOf, shown, state, subscribe, topKeys, update } from './state.js';
-import { brief, headName, label, mark, plural, ROLES, SCORES, sentence, sentenceWords, short, signed, tokenLabel, tokenWords } from './words.js';
+import { shown, topKeys } from './selection.js';
+import { brief, headName, label, plural, short, signed } from './spelling.js';
+import { state, subscribe, update } from './state.js';
+import { rowOf } from './tiles.js';
+import { mark, ROLES, SCORES, sentence, sentenceWords, tokenLabel, tokenWords } from './words.js';
 
 let element, open = false, mean = false, copied = 0;
 

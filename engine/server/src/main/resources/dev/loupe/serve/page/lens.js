@@ -1,8 +1,9 @@
 // What the model would say after each layer, and which parts of it push a token up or down.
 import { html, render } from './lit-html.js';
 import { getJson } from './api.js';
+import { count, headName, label, short, signed } from './spelling.js';
 import { state, subscribe, update } from './state.js';
-import { count, headName, label, mark, short, signed, tokenWords } from './words.js';
+import { mark, tokenWords } from './words.js';
 
 let element, left = '';
 const answers = new Map(); // path -> the answer, {error}, or null while it is on its way

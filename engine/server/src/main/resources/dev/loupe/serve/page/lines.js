@@ -1,35 +1,40 @@
 // Lines from queries on the left to the keys that they read on the right, of any heads of the layer.
 // Width is weight. Only rows in view are drawn, and of each only what is worth a line; the rest is said.
 import { html, render } from './lit-html.js';
-import { state, update, subscribe, shown, rowOf, topKeys } from './state.js';
-import { here, rowsPath, want } from './tiles.js';
-import { css, headColour, headDashed } from './colour.js';
 import { FONT } from './axes.js';
-import { brief, headName, label, plural } from './words.js';
+import { css } from './colour.js';
+import { element } from './dom.js';
+import { shown, topKeys } from './selection.js';
+import { brief, headName, label, plural } from './spelling.js';
+import { state, update, subscribe } from './state.js';
+import { here, rowsPath, want, rowOf } from './tiles.js';
 
 const ROW = 22, EDGE = 20; // CSS pixels: of a token, and above and below them for what is out of view
 const PER_ROW = 8, LEAST = 0.02, MOST_SEGMENTS = 4000, BATCHES = 8;
 
+/** One colour a head; beyond twelve they repeat, dashed. */
+const HEADS = {
+  light: '#3295f6 #174018 #9b9370 #514765 #2759d6 #270798 #609d10 #e469ae #856851 #566609 #277d7b #7b4149'.split(' '),
+  dark: '#6992eb #906b0a #d1f339 #fcd4e7 #f3817c #c5256d #864ad2 #2b807e #e4e4be #9e9b13 #9a8fb0 #93bcab'.split(' '),
+};
+const headColour = head => HEADS[state.palette || 'light'][head % HEADS.light.length];
+const headDashed = head => head >= HEADS.light.length;
+
 let tools, box, space, canvas, foot, frame = 0;
 let heads = new Set(), every = false, layer = -1, lastHead = -1;
 
-export function mount(element) {
-  const part = (tag, className) => {
-    const e = document.createElement(tag);
-    e.className = className;
-    return e;
-  };
-  tools = part('div', 'lines-tools');
-  box = part('div', 'lines-box');
-  space = part('div', 'lines-space');
-  canvas = part('canvas', '');
-  foot = part('div', 'lines-foot');
+export function mount(where) {
+  tools = element('div', 'lines-tools');
+  box = element('div', 'lines-box');
+  space = element('div', 'lines-space');
+  canvas = element('canvas');
+  foot = element('div', 'lines-foot');
   box.tabIndex = 0;
   box.setAttribute('role', 'application');
   box.setAttribute('aria-roledescription', 'attention lines');
   space.append(canvas);
   box.append(space);
-  element.append(tools, box, foot);
+  where.append(tools, box, foot);
   box.addEventListener('scroll', schedule, { passive: true });
   box.addEventListener('pointermove', e => {
     if (e.pointerType === 'mouse') preview(tokenAt(e));

@@ -1,6 +1,7 @@
 // Starts the page: mounts the views, listens to keys, and speaks the selection.
 import { html, nothing, render } from './lit-html.js';
 import { getJson, hooks, STOPPED } from './api.js';
+import { dress } from './colour.js';
 import * as exporting from './export.js';
 import * as grid from './grid.js';
 import { keysOn, openHelp } from './help.js';
@@ -11,9 +12,11 @@ import * as map from './map.js';
 import * as prompt from './prompt.js';
 import * as ribbon from './ribbon.js';
 import { follow, open, stop } from './runs.js';
-import { parse, shown, state, subscribe, update } from './state.js';
+import { shown } from './selection.js';
+import { count, headName } from './spelling.js';
+import { parse, state, subscribe, update } from './state.js';
 import { retry } from './tiles.js';
-import { count, headName, sentence } from './words.js';
+import { sentence } from './words.js';
 
 const $ = id => document.getElementById(id);
 const narrow = matchMedia('(max-width: 759px)');
@@ -28,6 +31,7 @@ function applyTheme() {
   const palette = theme === 'system' ? dark.matches ? 'dark' : 'light' : theme;
   document.documentElement.dataset.theme = palette;
   $('theme').textContent = `Theme: ${theme}`;
+  dress({ theme: palette });
   update({ palette }, { history: 'none' });
 }
 $('theme').addEventListener('click', () => {
@@ -210,7 +214,9 @@ applyTheme();
 try {
   const heads = getJson('/api/heads');
   heads.then(answer => update({ heads: answer }, { history: 'none' }), () => {}); // roles are a help, not a need
-  update({ info: await getJson('/api/info') }, { history: 'none' });
+  const info = await getJson('/api/info');
+  dress(info);
+  update({ info }, { history: 'none' });
   await open();
 } catch (error) {
   update({ error: error.message }, { history: 'none' });

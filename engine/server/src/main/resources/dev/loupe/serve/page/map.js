@@ -1,16 +1,20 @@
 // The map of one head: rows are queries, columns the keys that they read. Cells lie on one canvas, the
 // crosshair on another, so that a moving pointer repaints no cell.
 import { html, render, nothing } from './lit-html.js';
-import { state, update, subscribe, shown, rowOf } from './state.js';
-import { beside, cached, onArrival, retry, want } from './tiles.js';
+import { drawLabels, hatching, widestLabel } from './axes.js';
+import { byteColours, valueOf, RANKS } from './bytes.js';
 import { paintCells, thumbnail, tokensAt } from './cells.js';
-import { byteColours, css, valueOf, RANKS } from './colour.js';
-import { axes, drawLabels, hatching, labelFont, rising, widestLabel, axisLabel } from './axes.js';
-import { drawLegend, legendWords } from './legend.js';
-import { exact, headName, sentence, signed, tokenWords } from './words.js';
+import { element } from './dom.js';
+import { legendWords, ticks } from './legend.js';
+import { drawMarks, hatch } from './marks.js';
+import { drawRamp } from './ramp.js';
+import { shown } from './selection.js';
+import { exact, headName, signed } from './spelling.js';
+import { state, update, subscribe } from './state.js';
+import { beside, cached, onArrival, retry, want, rowOf } from './tiles.js';
+import { sentence, tokenWords } from './words.js';
 
 const MOST = 64; // CSS pixels of a cell, at most
-const HATCH_FROM = 6;
 
 let box, cells, marks, ramp, foot, failures;
 let image = null, drawn = '', arrived = false, frame = 0, pointer = null;
@@ -25,19 +29,19 @@ export function source() {
   return { run: state.run, base: beside(), layer, head, shift: state.ignoreFirst ? 1 : 0, end: state.step };
 }
 
-export function mount(element) {
-  box = part('div', 'map-box');
+export function mount(where) {
+  box = element('div', 'map-box');
   box.tabIndex = 0;
   box.setAttribute('role', 'application');
   box.setAttribute('aria-roledescription', 'attention map');
-  cells = part('canvas');
-  marks = part('canvas', 'marks');
-  failures = part('div', 'failures');
+  cells = element('canvas');
+  marks = element('canvas', 'marks');
+  failures = element('div', 'failures');
   box.append(cells, marks, failures);
-  foot = part('div', 'map-foot');
-  ramp = part('canvas', 'ramp');
+  foot = element('div', 'map-foot');
+  ramp = element('canvas', 'ramp');
   ramp.setAttribute('aria-hidden', 'true');
-  element.append(box, foot);
+  where.append(box, foot);
   listen();
   new ResizeObserver(() => { if (state.run && box.clientWidth) resized(); }).observe(box);
   addEventListener('resize', () => { if (state.run && box.clientWidth) resized(); });
@@ -60,12 +64,6 @@ export function mount(element) {
     if ((names.has('query') || names.has('key')) && !state.hover) reveal();
     paint();
   });
-}
-
-function part(tag, className = '') {
-  const e = document.createElement(tag);
-  e.className = className;
-  return e;
 }
 
 // ---- what is in view
@@ -184,8 +182,14 @@ function paint() {
     drawn = now;
     arrived = false;
   }
-  drawMarks();
+  drawMarks(marks, view, state.run, marked(), ratio());
   drawFoot();
+}
+
+/** What the crosshair is at; nothing where the query is not shown yet. */
+function marked() {
+  const { query, key } = shown();
+  return query < state.step ? { query, key } : { query: -1, key: -1 };
 }
 
 function drawCells(of, { path, colours }) {
@@ -204,25 +208,6 @@ function drawCells(of, { path, colours }) {
   drawFailures(result.failed);
 }
 
-/** Lines over what is not there to read: later tokens, and the first where it is left out. */
-export function hatch(g, { scale, row, column, width, height }, { run, shift, end }, d) {
-  const down = Math.min(height, (end - row) * scale), across = Math.min(width, (end - column) * scale);
-  if (run.mask !== 'none' && scale >= HATCH_FROM * d) {
-    const steps = [];
-    for (let q = Math.floor(row); q < row + down / scale; q++) {
-      const x = Math.max(0, (q + 1 - column) * scale), y = Math.max(0, (q - row) * scale);
-      steps.push([x, y, across - x, Math.min(down, (q + 1 - row) * scale) - y]);
-    }
-    hatching(g, d, ...steps);
-  }
-  if (shift && column < 1) {
-    const x = -column * scale, rect = [0, 0, Math.max(x + scale, 1), down];
-    g.fillStyle = css('--mask');
-    g.fillRect(...rect);
-    hatching(g, d, rect);
-  }
-}
-
 function rectOf({ i, j, by, shift, rows, columns }) {
   const x = Math.max(0, (shift + j * 256 * by - view.column) * view.scale), y = Math.max(0, (i * 256 * by - view.row) * view.scale);
   return [x, y, Math.min(view.width, (shift + (j * 256 + columns) * by - view.column) * view.scale) - x,
@@ -234,68 +219,6 @@ function drawFailures(tiles) {
     ${tiles.length === 1 ? 'A part' : `${tiles.length} parts`} of this map did not come. Retry</button>`, failures);
 }
 
-/** Divider between prompt and generated, crosshair, and the labels of what it is at. */
-function drawMarks() {
-  const g = marks.getContext('2d'), d = ratio(), { run } = state, { query, key } = shown();
-  g.setTransform(1, 0, 0, 1, 0, 0);
-  g.clearRect(0, 0, marks.width, marks.height);
-  g.translate(view.left, view.top);
-  const { scale, row, column, width, height } = view;
-  if (run.prompt_length > 0 && run.prompt_length < run.tokens.length) {
-    const x = (run.prompt_length - column) * scale, y = (run.prompt_length - row) * scale;
-    g.strokeStyle = css('--written');
-    g.lineWidth = Math.max(1, d);
-    g.setLineDash([4 * d, 3 * d]);
-    g.beginPath();
-    if (y > 0 && y < height) { g.moveTo(0, y); g.lineTo(width, y); }
-    if (x > 0 && x < width) { g.moveTo(x, 0); g.lineTo(x, height); }
-    g.stroke();
-    g.setLineDash([]);
-  }
-  if (query >= state.step) return;
-  const y = (query - row) * scale, x = (key - column) * scale;
-  const inRows = y + scale > 0 && y < height, inColumns = key >= 0 && x + scale > 0 && x < width;
-  const edge = (px, length) => Math.max(0, Math.min(px, length));
-  g.lineWidth = 2 * d;
-  if (inRows) {
-    const end = run.mask === 'none' ? width : edge((query + 1 - column) * scale, width);
-    outline(g, 0, edge(y, height), end, edge(y + scale, height) - edge(y, height), d);
-  }
-  if (inColumns && inRows) outline(g, edge(x, width), edge(y, height), edge(x + scale, width) - edge(x, width), edge(y + scale, height) - edge(y, height), d);
-  if (inColumns) {
-    const from = inRows ? edge(y + scale, height) + d : 0, middle = edge(x + scale / 2, width);
-    g.globalAlpha = 0.6; // down to the label: a cell may be no more than a pixel
-    g.fillStyle = css('--accent');
-    g.fillRect(Math.round(middle - d / 2), from, d, Math.max(0, height - from));
-    g.globalAlpha = 1;
-  }
-  labelFont(g, d);
-  if (inRows) mark(g, axes(view, run, d).rows, edge(y + scale / 2, height), query, false);
-  if (inColumns) mark(g, axes(view, run, d).columns, edge(x + scale / 2, width), key, true);
-}
-
-function outline(g, x, y, w, h, d) {
-  if (w <= 0) return;
-  const grow = h < HATCH_FROM * d || w < HATCH_FROM * d ? 2 * d : 0;
-  for (const [colour, width] of [[css('--ground'), 4 * d], [css('--accent'), 2 * d]]) { // legible on any cell
-    g.strokeStyle = colour;
-    g.lineWidth = width;
-    g.strokeRect(x - grow / 2, y - grow / 2, w + grow, h + grow);
-  }
-}
-
-/** Writes a label where the crosshair is, over those that it would touch. */
-function mark(g, labels, at, token, below) {
-  const d = ratio(), reach = 8 * d;
-  g.fillStyle = css('--ground');
-  const cover = p => below ? g.fillRect(p - reach, view.height + 3 * d, 2 * reach, view.bottom) : g.fillRect(-view.left, p - reach, view.left - 4 * d, 2 * reach);
-  cover(at);
-  for (const other of labels) if (Math.abs(other.at - at) < 2 * reach) cover(other.at);
-  g.fillStyle = css('--text');
-  if (below) rising(g, axisLabel(g, state.run, token, view.bottom - 8 * d), at, view.height + 7 * d);
-  else g.fillText(axisLabel(g, state.run, token, view.left - 10 * d), -7 * d, at);
-}
-
 // ---- around the canvas
 
 let ramped = '';
@@ -303,7 +226,7 @@ function ramps({ base }, largest) {
   const now = [Boolean(base), largest, state.scale, state.palette, view.across].join(' ');
   if (now === ramped) return;
   ramped = now;
-  drawLegend(ramp, box.clientWidth, Boolean(base), largest, ratio());
+  drawRamp(ramp, box.clientWidth, Boolean(base), ticks(Boolean(base), largest), ratio());
 }
 
 function drawFoot() {

@@ -1,10 +1,11 @@
 // Two small maps of a head: of the model as it is, and of the changed one.
-import { thumbnail, thumbsPath } from './cells.js';
-import { byteColours, css, pixel } from './colour.js';
 import { html } from './lit-html.js';
+import { byteColours } from './bytes.js';
+import { thumbnail, thumbsPath } from './cells.js';
+import { css, pixel } from './colour.js';
+import { headName } from './spelling.js';
 import { state } from './state.js';
 import { onArrival, want } from './tiles.js';
-import { headName } from './words.js';
 
 /** The head of the model as it is that a head was cut from, or that it is. */
 const sourceOf = head => Math.floor(head * state.base.n_head / state.run.n_head);

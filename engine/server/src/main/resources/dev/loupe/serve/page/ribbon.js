@@ -1,16 +1,20 @@
 // The tokens: what the model read and wrote, how surprised it was, and which one is selected.
 import { html, nothing, render } from './lit-html.js';
-import { show } from './runs.js';
-import { rowOf, shown, state, subscribe, update } from './state.js';
 import { css } from './colour.js';
-import { count, headName, label, mark, minus, name, plural, short, signed } from './words.js';
+import { element } from './dom.js';
+import { show } from './runs.js';
+import { shown } from './selection.js';
+import { count, headName, label, minus, plural, short, signed } from './spelling.js';
+import { state, subscribe, update } from './state.js';
+import { rowOf } from './tiles.js';
+import { mark, name } from './words.js';
 
 let ribbon, tokens, card, foot, texts;
 let buttons = [], built = null; // the list of tokens that the buttons are of
 let pointed = -1; // the token whose card is open
 
-export function mount(element) {
-  ribbon = element;
+export function mount(where) {
+  ribbon = where;
   tokens = document.createElement('div');
   tokens.id = 'tokens';
   tokens.setAttribute('role', 'group');
@@ -21,7 +25,7 @@ export function mount(element) {
   foot = document.createElement('div');
   foot.id = 'ribbon-foot';
   texts = document.createElement('div');
-  element.append(tokens, card, foot, texts);
+  where.append(tokens, card, foot, texts);
   tokens.addEventListener('click', e => {
     const i = at(e);
     if (i >= 0 && !state.draft) select(i);
@@ -96,13 +100,6 @@ function characters(list) {
     const text = new TextDecoder().decode(Uint8Array.from(bytes)).replace(/^ +/, '');
     return text.includes('�') ? [] : [[first, end, text]];
   });
-}
-
-function element(tag, className, text) {
-  const e = document.createElement(tag);
-  if (className) e.className = className;
-  if (text !== undefined) e.textContent = text;
-  return e;
 }
 
 function tokenButton(token, i, generated) {

@@ -1,7 +1,7 @@
 // What makes runs and shows them: writing, reading, comparing, opening a link.
 import { bodyOf, getJson, getBinary, remember, startRun } from './api.js';
+import { count, plural } from './spelling.js';
 import { modelKey, parse, state, update } from './state.js';
-import { count, plural } from './words.js';
 
 const known = new Map(); // what makes a run -> the run, so that Back asks nothing
 const keyOf = body => JSON.stringify([body.ids, body.prompt_length, body.changes ?? [], body.n_head ?? 0, body.mask ?? 'causal']);

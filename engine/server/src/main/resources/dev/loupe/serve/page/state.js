@@ -1,7 +1,5 @@
 // One selection drives every view, and lives in the address. Views read `state`, never write it:
 // update() does, and all who subscribed run once in the next frame.
-export { rowOf } from './tiles.js'; // rowOf(layer, head, query, run = state.run): Float32Array, or null until it came
-import { rowOf } from './tiles.js';
 
 export const state = {
   info: null, heads: null, // what /api/info and /api/heads answered
@@ -51,30 +49,6 @@ function flush() {
   if (record !== 'none' && state.run && state.info) write(record === 'push');
   record = 'none';
   for (const fn of subscribers) fn(state, names);
-}
-
-/** The keys of a row by weight, largest first; the first token left out where it is ignored and not alone. */
-export function topKeys(row, count, query = row.length - 1) {
-  const keys = [];
-  for (let key = state.ignoreFirst && query > 0 ? 1 : 0; key < row.length; key++) {
-    if (key >= state.step) break;
-    let place = keys.length;
-    while (place > 0 && row[keys[place - 1]] < row[key]) place--;
-    if (place < count) {
-      keys.splice(place, 0, key);
-      if (keys.length > count) keys.pop();
-    }
-  }
-  return keys;
-}
-
-/** What to show now: the selection under what the pointer previews, with its row, and its key settled. */
-export function shown() {
-  const { layer, head, query, key } = { ...state, ...state.hover };
-  const row = state.run && query < state.run.tokens.length ? rowOf(layer, head, query) : null;
-  const top = row ? topKeys(row, 1, query)[0] : -1;
-  const asked = state.hover && state.hover.key === undefined ? -1 : key;
-  return { layer, head, query, row, top, key: asked < 0 || (row && asked >= row.length) ? top : asked };
 }
 
 // ---- the address

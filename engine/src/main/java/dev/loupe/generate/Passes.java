@@ -1,0 +1,211 @@
+package dev.loupe.generate;
+
+import dev.loupe.model.Activations;
+import dev.loupe.model.Transformer;
+import dev.loupe.model.Workspace;
+import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Batch;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Mask;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.Tensor;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/** Forward passes over pieces of several runs; each brings its runs what they asked for. */
+final class Passes implements AutoCloseable {
+  /** Rows of logits made at a time where those of a whole prompt are wanted. */
+  static final int LOGIT_ROWS = 32;
+
+  /** Rows of a pass: tokens of a sequence that follow those in the cache. */
+  record Piece(Sequence sequence, int rows) {}
+
+  /** Neighbouring rows of a pass that are of one run. */
+  private record Part(Run run, int first, int rows) {}
+
+  private final Transformer model;
+  private final Workspace workspace;
+  private final int promptRows;
+  private final Batch batch = new Batch();
+  private final float[] row; // of logits
+  private Activations activations;
+  private final List<Part> parts = new ArrayList<>();
+  private @Nullable Run reporting; // hears of each layer
+
+  /**
+   * @param promptRows most rows of a pass that are not the only one of their sequence
+   */
+  Passes(Transformer model, Workspace workspace, int promptRows) {
+    this.model = model;
+    this.workspace = workspace;
+    this.promptRows = promptRows;
+    activations = workspace.activations();
+    row = new float[model.config().vocabSize()];
+  }
+
+  KvCache kv() {
+    return workspace.kv();
+  }
+
+  Workspace workspace() {
+    return workspace;
+  }
+
+  /** The pieces of the next pass of some runs: as many rows as it takes. */
+  List<Piece> plan(List<Run> runs) {
+    int single = 0;
+    for (Run run : runs) {
+      for (Sequence sequence : run.sequences) {
+        if (sequence.slot >= 0) {
+          slideIfFull(sequence);
+          single += unread(sequence) == 1 ? 1 : 0;
+        }
+      }
+    }
+    int room = Math.min(promptRows, workspace.activations().x().rows() - single);
+    List<Piece> pieces = new ArrayList<>();
+    for (Run run : runs) {
+      for (Sequence sequence : run.sequences) {
+        int rows = sequence.slot < 0 ? 0 : unread(sequence);
+        if (rows > 1) {
+          rows = Math.min(rows, room);
+          room -= rows;
+        }
+        if (rows > 0) {
+          pieces.add(new Piece(sequence, rows));
+        }
+      }
+    }
+    return pieces;
+  }
+
+  private int unread(Sequence sequence) {
+    return sequence.unread(kv().length(sequence.slot));
+  }
+
+  /** In a full context, forgets the older half; the rest is read anew from position 0. */
+  private void slideIfFull(Sequence sequence) {
+    if (kv().length(sequence.slot) == model.config().nPositions() && unread(sequence) > 0) {
+      int keep = Math.max(1, model.config().nPositions() / 2);
+      sequence.dropped = sequence.sample.length() - 1 - keep;
+      kv().truncate(sequence.slot, 0);
+    }
+  }
+
+  /**
+   * Makes room in a full context without reading the newest tokens, which a device reads itself.
+   */
+  void slide(List<Sequence> sequences) {
+    for (Sequence sequence : sequences) {
+      slideIfFull(sequence);
+      run(List.of(new Piece(sequence, unread(sequence) - 1)), null);
+    }
+  }
+
+  /**
+   * Reads the pieces, and brings their runs logits, scores of the prompt and attention.
+   *
+   * @param alone the run that all pieces are of, if this is its own thread: its listener hears of
+   *     each layer of the prompt
+   */
+  void run(List<Piece> pieces, @Nullable Run alone) {
+    fill(pieces);
+    Activations a = activations;
+    if (a.x().rows() != batch.rows()) {
+      a = workspace.activations().rows(batch.rows());
+      activations = a;
+    }
+    reporting = alone;
+    model.forward(batch, kv(), a, Mask.CAUSAL, this::observe);
+    for (Part part : parts) {
+      Recording recording = part.run.recording();
+      if (recording != null) {
+        recording.finish();
+      }
+    }
+    scores(pieces, a);
+    if (batch.wantedRows() > 0) {
+      logits(pieces, a);
+    }
+    for (Piece piece : pieces) {
+      Sequence sequence = piece.sequence;
+      sequence.run.reached(sequence, kv().length(sequence.slot));
+    }
+  }
+
+  private void fill(List<Piece> pieces) {
+    batch.clear();
+    parts.clear();
+    int first = 0;
+    for (int p = 0; p < pieces.size(); p++) {
+      Piece piece = pieces.get(p);
+      Sequence sequence = piece.sequence;
+      int position = kv().length(sequence.slot);
+      int last = sequence.unread(position) - 1;
+      for (int i = 0; i < piece.rows; i++, position++) {
+        batch.add(
+            sequence.sample.id(sequence.dropped + position),
+            position,
+            sequence.slot,
+            i == last && sequence.run.wantsLogits(sequence));
+      }
+      if (p + 1 == pieces.size() || pieces.get(p + 1).sequence.run != sequence.run) {
+        parts.add(new Part(sequence.run, first, batch.rows() - first));
+        first = batch.rows();
+      }
+    }
+  }
+
+  private void observe(Ops ops, AttentionInput in, Tensor lse) {
+    for (Part part : parts) {
+      Recording recording = part.run.recording();
+      if (recording != null) {
+        recording.observe(ops, in, lse, part.first, part.rows);
+      }
+    }
+    if (reporting != null) {
+      reporting.reading(batch.rows(), in.layer() + 1);
+    }
+  }
+
+  /** The scores of a prompt's tokens, from the logits of the rows before them. */
+  private void scores(List<Piece> pieces, Activations a) {
+    Tensor logits = workspace.logits();
+    int at = 0;
+    for (Piece piece : pieces) {
+      Run run = piece.sequence.run;
+      int place = piece.sequence.dropped + batch.position(at);
+      int rows = run.rowsToScore(piece.sequence, place, piece.rows);
+      for (int first = 0; first < rows; first += logits.rows()) {
+        int count = Math.min(logits.rows(), rows - first);
+        model.logits(a, at + first, logits.rows(0, count));
+        for (int i = 0; i < count; i++) {
+          model.ops().read(logits, i, row, row.length);
+          run.notePrompt(row);
+        }
+      }
+      at += piece.rows;
+    }
+  }
+
+  private void logits(List<Piece> pieces, Activations a) {
+    Tensor logits = workspace.logits().rows(0, batch.wantedRows());
+    model.logits(batch, a, logits);
+    int at = 0;
+    int next = 0;
+    for (Piece piece : pieces) {
+      at += piece.rows;
+      if (batch.wantsLogits(at - 1)) {
+        Sequence sequence = piece.sequence;
+        model.ops().read(logits, next++, sequence.room(row.length), row.length);
+        sequence.due = true;
+      }
+    }
+  }
+
+  @Override
+  public void close() {
+    workspace.close();
+  }
+}

@@ -1,0 +1,206 @@
+package dev.loupe.generate;
+
+import com.sun.management.OperatingSystemMXBean;
+import dev.loupe.attention.ValueNorms;
+import dev.loupe.model.AblatedModel;
+import dev.loupe.model.Transformer;
+import dev.loupe.model.Workspace;
+import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.SessionSize;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.sampling.NotFiniteException;
+import dev.loupe.weights.Gpt2Config;
+import java.lang.management.ManagementFactory;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The loop that reads prompts and writes tokens, for one caller or for many at once. All runs share
+ * its forward passes, so that what a pass reads of the weights serves all of them (continuous
+ * batching: Yu et al., "Orca: A Distributed Serving System for Transformer-Based Generative
+ * Models", OSDI 2022). A new run is in the next pass, and one that has ended is in no more. A row's
+ * result does not depend on the rows beside it, so each run is, token by token and map by map, what
+ * it is alone.
+ *
+ * <p>A pass has one row of each text that is being written, and a bounded number of rows of
+ * prompts, so that a long one does not keep the others waiting. A text has a slot, its place in the
+ * KV cache. Each run has one if there are enough. Other samples of a run take slots that are left,
+ * and lose them again when another run comes; a text that lost its slot is read anew when it gets
+ * one.
+ *
+ * <p>There is no thread of its own. Each caller chooses its tokens and tells its listener on its
+ * own thread; who comes last carries out the pass for all (flat combining: Hendler, Incze, Shavit
+ * and Tzafrir, SPAA 2010). Who takes longer than the last pass did is not waited for, and is in a
+ * later one: a slow listener costs the others little.
+ *
+ * <p>Two kinds of runs do not share passes: those that change heads, since their weights differ,
+ * and those on a GPU, where steps run ahead of the host; there, one run goes at a time.
+ *
+ * <p>Safe for use by several threads. It does not own the model: close this first.
+ */
+public final class Scheduler implements AutoCloseable {
+  /** Most rows of a pass that are not the only one of their text, where runs share passes. */
+  static final int PROMPT_ROWS = 64;
+
+  private final OpenModel open;
+  private final @Nullable Loop loop; // null where each run has its own
+  private final AtomicBoolean closed = new AtomicBoolean();
+
+  private Scheduler(OpenModel open, @Nullable Loop loop) {
+    this.open = open;
+    this.loop = loop;
+  }
+
+  /**
+   * A scheduler for many callers.
+   *
+   * @param slots texts to write at once, 1 to 1024; where the caches of so many would take more
+   *     than a quarter of the machine's memory, there are fewer
+   * @param oneAtATime whether runs go one after the other
+   */
+  public static Scheduler shared(OpenModel open, int slots, boolean oneAtATime) {
+    if (slots < 1 || slots > 1024) {
+      throw new IllegalArgumentException("%d slots: not 1 to 1024".formatted(slots));
+    }
+    Transformer model = open.transformer();
+    if (oneAtATime) {
+      return new Scheduler(open, null);
+    }
+    Gpt2Config config = model.config();
+    int some = Math.min(slots, roomFor(config));
+    int rows = some + PROMPT_ROWS;
+    SessionSize size =
+        new SessionSize(config, config.nPositions(), some, rows, true, Optional.empty(), 0);
+    Passes passes = new Passes(model, Workspace.of(model, size, rows), PROMPT_ROWS);
+    return new Scheduler(open, new Loop(open, model, passes, some, true));
+  }
+
+  /** How many caches of a whole context take a quarter of the machine's memory; at least 1. */
+  private static int roomFor(Gpt2Config config) {
+    long bytes = 8L * config.nLayer() * config.nEmbd() * config.nPositions(); // keys and values
+    long memory =
+        ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
+    return Math.clamp(memory / 4 / bytes, 1, Integer.MAX_VALUE);
+  }
+
+  /** Texts that can be written at once: those asked for, or fewer where memory is short. */
+  public int slots() {
+    return loop == null ? 1 : loop.slots();
+  }
+
+  /**
+   * Does what {@code request} says, beside what others run. The listener is called on this thread;
+   * if it ends one sample, the others of the request end too.
+   *
+   * @return one generation for each sample
+   * @throws IllegalArgumentException if the request does not fit the model
+   * @throws CancellationException if it was ended, by the listener or an interrupt, before a token
+   *     was written
+   * @throws NotFiniteException if the model computes NaN or infinity; the message names a weight
+   *     that explains it
+   * @throws dev.loupe.kernels.GpuException if the GPU fails before a token is written
+   * @throws BrokenRunException if it fails later; has what was made so far
+   */
+  public List<Generation> run(GenerateRequest request) {
+    if (loop == null) {
+      synchronized (this) {
+        return alone(open, request);
+      }
+    }
+    if (!request.interventions.none()) {
+      return alone(open, request);
+    }
+    return open.onFiles(() -> share(request, loop));
+  }
+
+  private List<Generation> share(GenerateRequest request, Loop all) {
+    Run run = new Run(request, open.config(), open.tokenizer(), norms(open, request));
+    Optional<AttentionPlan> plan = run.plan();
+    if (plan.isEmpty()) {
+      return all.carryOut(run);
+    }
+    Ops ops = open.transformer().ops();
+    int keys = Math.min(run.longest(), all.capacity());
+    try (TensorArena arena = ops.arena()) { // its own: the workspace outlives the run
+      run.recording(new Recording(run, ops, arena, keys, Recording.scratchBytes(plan, keys, ops)));
+      return all.carryOut(run);
+    }
+  }
+
+  /**
+   * Does what {@code request} says with memory of its own, as large as it needs.
+   *
+   * @return one generation for each sample
+   */
+  public static List<Generation> alone(OpenModel open, GenerateRequest request) {
+    return open.onFiles(
+        () -> {
+          if (request.interventions.none()) {
+            return alone(open, open.transformer(), request);
+          }
+          if (Recording.needsNorms(request.attention)) {
+            throw new IllegalArgumentException(
+                "norms of values are those of the model as it is: ask for them without changing heads");
+          }
+          try (AblatedModel ablated = open.ablated(request.interventions, request.prompt)) {
+            return alone(open, ablated.model(), request);
+          }
+        });
+  }
+
+  private static @Nullable ValueNorms norms(OpenModel open, GenerateRequest request) {
+    return Recording.needsNorms(request.attention) ? open.valueNorms() : null;
+  }
+
+  private static List<Generation> alone(
+      OpenModel open, Transformer model, GenerateRequest request) {
+    Gpt2Config config = model.config();
+    Run run = new Run(request, config, open.tokenizer(), norms(open, request));
+    int context = Math.min(run.longest(), config.nPositions());
+    try (Workspace workspace =
+        Workspace.of(
+            model,
+            size(run, model, context),
+            size(run, model, SessionSize.kept(context, config.nPositions())))) {
+      SessionSize size = workspace.size();
+      if (run.plan().isPresent()) {
+        run.recording(
+            new Recording(
+                run, model.ops(), workspace.arena(), size.positions(), size.attentionScratch()));
+      }
+      Passes passes = new Passes(model, workspace, size.rows());
+      Loop alone = new Loop(open, model, passes, request.samples, false);
+      try {
+        List<Generation> generations = alone.carryOut(run);
+        workspace.keep();
+        return generations;
+      } catch (CancellationException e) { // between two passes, with nothing amiss
+        workspace.keep();
+        throw e;
+      }
+    }
+  }
+
+  private static SessionSize size(Run run, Transformer model, int context) {
+    return new SessionSize(
+        model.config(),
+        context,
+        run.request.samples,
+        run.request.logprobs < 0 ? 1 : Math.min(Passes.LOGIT_ROWS, context),
+        run.tokens > 0,
+        run.plan(),
+        Recording.scratchBytes(run.plan(), context, model.ops()));
+  }
+
+  /** Gives its memory back, for when nothing runs. */
+  @Override
+  public void close() {
+    if (!closed.getAndSet(true) && loop != null) {
+      loop.close();
+    }
+  }
+}

@@ -1,0 +1,9 @@
+/** Checkpoints of GPT-2: opened, checked, written and converted; and models by name, from a hub. */
+module dev.loupe.weights {
+  requires transitive com.google.gson;
+  requires java.net.http;
+  requires static transitive org.jspecify;
+
+  exports dev.loupe.hub;
+  exports dev.loupe.weights;
+}
