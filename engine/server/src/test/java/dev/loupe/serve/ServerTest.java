@@ -437,8 +437,7 @@ class ServerTest {
     for (String path : List.of("/healthz", "/v1/models", "/nowhere", "/metrics", "/")) {
       ids.add(served.send(served.to(path)).headers().firstValue("x-request-id").orElseThrow());
     }
-    Served.Answer given =
-        served.ask(served.to("/v1/models").header("X-GenerateRequest-Id", "mine-17"));
+    Served.Answer given = served.ask(served.to("/v1/models").header("X-Request-Id", "mine-17"));
     assertEquals("mine-17", given.response().headers().firstValue("x-request-id").orElseThrow());
     String stream =
         served
