@@ -145,6 +145,9 @@ class ProcessTest {
   /** Without compiled code, what is over at once takes long enough to be ended. */
   private static final List<String> SLOW = List.of("-Xint");
 
+  /** Vectors take some ten times as long by the first compiler alone, and minutes without any. */
+  private static final List<String> SLOW_VECTORS = List.of("-XX:TieredStopAtLevel=1");
+
   @Test
   void aTerminationWhileATextIsReadLeavesFilesAsTheyWere() throws Exception {
     Path made = made();
@@ -152,13 +155,13 @@ class ProcessTest {
     String text = Files.readString(Golden.TEST_DATA.resolve("golden/heldout/text.txt"));
     String out =
         ended(
-            SLOW,
+            SLOW_VECTORS,
             "TERM",
             10,
             "attention",
             "--backend",
             "cpu",
-            text.substring(0, 160),
+            text.substring(0, 500),
             "--attention",
             whole,
             "--attention",
