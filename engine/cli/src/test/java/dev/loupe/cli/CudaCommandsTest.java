@@ -25,7 +25,7 @@ import org.junit.jupiter.api.io.TempDir;
 class CudaCommandsTest {
   private static final int ECC = 214; // CUDA_ERROR_ECC_UNCORRECTABLE
   private static final int IN_THE_PROMPT = 5; // kernels
-  private static final int WHILE_WRITING = 300; // the device is some steps ahead of the text
+  private static final int WHILE_WRITING = 180; // the device is some steps ahead of the text
 
   @TempDir static Path folder;
   @TempDir Path files;
