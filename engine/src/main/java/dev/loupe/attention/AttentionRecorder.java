@@ -12,10 +12,9 @@ import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.Deque;
-import java.util.EnumMap;
-import java.util.Map;
-import java.util.Objects;
+import java.util.List;
 import java.util.Queue;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Rebuilds the chosen attention rows after each layer and hands them on, a few rows at a time, so
@@ -28,34 +27,27 @@ public final class AttentionRecorder implements AttentionHook {
   /** Rows that are being rebuilt, into {@code to}, [heads rows, columns]. */
   private record Chunk(Ops ops, AttentionInput in, Kind kind, int first, int rows, Tensor to) {}
 
-  /** Where the sequences of a pass stand in their texts. */
+  /** The sequences of a pass: where they stand in their texts, and what keeps their rows. */
   public interface Sequences {
-    /** All sequences are read whole, once. */
-    Sequences WHOLE =
-        new Sequences() {
-          @Override
-          public int dropped(int sequence) {
-            return 0;
-          }
-
-          @Override
-          public int recorded(int sequence) {
-            return 0;
-          }
-        };
+    /** What keeps the rows of a sequence: one result, or several that read the same. */
+    List<AttentionResult> results(int sequence);
 
     /** Tokens of the text that have slid out of the context: position 0 is the one after them. */
-    int dropped(int sequence);
+    default int dropped(int sequence) {
+      return 0;
+    }
 
     /**
      * Tokens at the start of the text that have their rows already, though they may be read again.
      */
-    int recorded(int sequence);
+    default int recorded(int sequence) {
+      return 0;
+    }
   }
 
   private final AttentionPlan plan;
   private final int[] heads;
-  private final Map<Kind, AttentionRowConsumer> sinks;
+  private final @Nullable ValueNorms norms;
   // each of chunkBytes; the one that came back last first, so that a backend that keeps something
   // for each that it saw keeps no more than there are under way
   private final Deque<Tensor> free = new ArrayDeque<>();
@@ -65,12 +57,12 @@ public final class AttentionRecorder implements AttentionHook {
   private final Sequences sequences;
 
   /**
+   * @param arena for what rows are rebuilt in
    * @param keys most keys that a row of the model reads
    * @param tokens longest run to record
    * @param ahead how many chunks may be under way
    * @param scratchBytes what they are rebuilt in, at least one row of all heads for each
-   * @param sinks where the rows of each kind go
-   * @param sequences where the sequences stand in their texts
+   * @param norms those of the model's values; null where they are not wanted
    */
   public AttentionRecorder(
       TensorArena arena,
@@ -79,12 +71,12 @@ public final class AttentionRecorder implements AttentionHook {
       int tokens,
       int ahead,
       long scratchBytes,
-      Map<Kind, AttentionRowConsumer> sinks,
+      @Nullable ValueNorms norms,
       Sequences sequences) {
     this.plan = plan;
     this.sequences = sequences;
     this.heads = plan.heads().stream().mapToInt(h -> h).toArray();
-    this.sinks = new EnumMap<>(sinks);
+    this.norms = norms;
     chunkBytes = scratchBytes / ahead;
     for (int i = 0; i < ahead; i++) {
       free.add(arena.allocate(1, Math.toIntExact(Math.ceilDiv(chunkBytes, Float.BYTES))));
@@ -121,6 +113,9 @@ public final class AttentionRecorder implements AttentionHook {
   public void observe(Ops ops, AttentionInput in, Tensor lse, int from, int count) {
     if (Collections.binarySearch(plan.layers(), in.layer()) < 0) {
       return;
+    }
+    if (norms != null) {
+      norms.observe(ops, in, from, count, plan.heads(), this::keep);
     }
     for (Kind kind : plan.kept()) {
       for (int first = from; first < from + count; ) {
@@ -184,14 +179,25 @@ public final class AttentionRecorder implements AttentionHook {
       chunk.ops().read(chunk.to(), i, row, plan.columns(chunk.kind(), keys));
       shift(chunk.kind(), keys, dropped);
       int head = heads[i / chunk.rows()];
-      sink(chunk.kind()).row(sequence, in.layer(), head, query, row);
+      keep(chunk.kind(), sequence, in.layer(), head, query);
     }
     Tensor to = chunk.to();
     free.addFirst(new Tensor(to.dtype(), 1, 0, to.data()));
   }
 
-  private AttentionRowConsumer sink(Kind kind) {
-    return Objects.requireNonNull(sinks.get(kind), "nobody asked for " + kind);
+  /** Hands on {@link #row}. */
+  private void keep(Kind kind, int sequence, int layer, int head, int query) {
+    int dropped = sequences.dropped(sequence);
+    for (AttentionResult result : sequences.results(sequence)) {
+      result.put(kind, layer, head, dropped, query, row);
+    }
+  }
+
+  private void keep(int sequence, int layer, int head, int position, float norm) {
+    int dropped = sequences.dropped(sequence);
+    for (AttentionResult result : sequences.results(sequence)) {
+      result.value(layer, head, dropped + position, norm);
+    }
   }
 
   /** Moves the row to its place in the run: tokens that slid out were not read. */
@@ -213,12 +219,11 @@ public final class AttentionRecorder implements AttentionHook {
   public void observe(Steps steps, int sequence, int position) {
     int dropped = sequences.dropped(sequence);
     for (Kind kind : plan.kept()) {
-      AttentionRowConsumer sink = sink(kind);
       for (int l = 0; l < plan.layers().size(); l++) {
         for (int h = 0; h < heads.length; h++) {
           steps.attention(kind, sequence, l, h, row, plan.columns(kind, position + 1));
           shift(kind, position + 1, dropped);
-          sink.row(sequence, plan.layers().get(l), heads[h], dropped + position, row);
+          keep(kind, sequence, plan.layers().get(l), heads[h], dropped + position);
         }
       }
     }

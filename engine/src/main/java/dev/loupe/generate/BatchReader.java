@@ -1,17 +1,13 @@
 package dev.loupe.generate;
 
 import dev.loupe.attention.AttentionRecorder;
-import dev.loupe.attention.AttentionRecorder.Sequences;
 import dev.loupe.attention.AttentionResult;
-import dev.loupe.attention.AttentionRowConsumer;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadStatistics;
-import dev.loupe.attention.ValueNorms;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.AttentionPlan;
-import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
@@ -25,10 +21,8 @@ import dev.loupe.weights.Gpt2Config;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.BitSet;
-import java.util.EnumMap;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.Optional;
 import java.util.Queue;
@@ -91,7 +85,6 @@ public final class BatchReader implements AutoCloseable {
   private final float[] row; // of the residual stream
   private final AttentionPlan plan;
   private final @Nullable AttentionRecorder recorder;
-  private final @Nullable ValueNorms valueNorms;
   private List<AttentionResult> kept = List.of(); // of each text of the pass under way
 
   /**
@@ -111,7 +104,6 @@ public final class BatchReader implements AutoCloseable {
     budget = Math.max(tokens, config.nPositions());
     selection = attention.map(AttentionSelection::headStatisticsOnly);
     plan = selection.orElse(AttentionSelection.all()).of(config);
-    valueNorms = Recording.needsNorms(selection) ? open.valueNorms() : null;
     Ops ops = model.ops();
     int ahead = ops.rebuildsAhead();
     long scratch =
@@ -127,21 +119,22 @@ public final class BatchReader implements AutoCloseable {
       activations = Activations.allocate(arena, config, budget);
       logits = arena.allocate(logitRows, config.vocabSize());
       row = new float[config.nEmbd()];
-      recorder = selection.isEmpty() ? null : recorder(ahead, scratch);
+      recorder =
+          selection.isEmpty()
+              ? null
+              : new AttentionRecorder(
+                  arena,
+                  plan,
+                  config.nPositions(),
+                  config.nPositions(),
+                  ahead,
+                  scratch,
+                  open.valueNorms(selection),
+                  s -> List.of(kept.get(s)));
     } catch (Throwable e) {
       arena.close();
       throw e;
     }
-  }
-
-  private AttentionRecorder recorder(int ahead, long scratch) {
-    Map<Kind, AttentionRowConsumer> sinks = new EnumMap<>(Kind.class);
-    for (Kind kind : plan.kept()) {
-      sinks.put(
-          kind, (s, layer, head, query, row) -> kept.get(s).put(kind, layer, head, 0, query, row));
-    }
-    int most = config.nPositions();
-    return new AttentionRecorder(arena, plan, most, most, ahead, scratch, sinks, Sequences.WHOLE);
   }
 
   /**
@@ -246,7 +239,7 @@ public final class BatchReader implements AutoCloseable {
       of.tokens(text);
       kept.add(of);
     }
-    model.forward(batch, kv, a, Mask.CAUSAL, this::observe);
+    model.forward(batch, kv, a, Mask.CAUSAL, recorder == null ? AttentionHook.NONE : recorder);
     if (recorder != null) {
       recorder.finish();
     }
@@ -259,21 +252,6 @@ public final class BatchReader implements AutoCloseable {
       first += length;
     }
     return results.iterator();
-  }
-
-  private void observe(Ops ops, AttentionInput in, Tensor lse) {
-    if (valueNorms != null && plan.layers().contains(in.layer())) {
-      valueNorms.observe(
-          ops,
-          in,
-          0,
-          in.batch().rows(),
-          plan.heads(),
-          (s, layer, head, position, norm) -> kept.get(s).value(layer, head, position, norm));
-    }
-    if (recorder != null) {
-      recorder.observe(ops, in, lse);
-    }
   }
 
   /** ln p of the token that follows each row; NaN at the end of a text. */

@@ -8,7 +8,12 @@ import dev.loupe.weights.Gpt2Config;
 final class ContextRoom {
   private ContextRoom() {}
 
-  /** What a request reads: its ids, or those of its text, or the beginning-of-text token. */
+  /**
+   * The tokens that a request reads.
+   *
+   * @throws IllegalArgumentException if the vocabulary lacks one of its ids, or it asks for text
+   *     where there is none
+   */
   static int[] ids(GenerateRequest request, Tokenizer tokenizer, Gpt2Config config) {
     if (!request.stops.isEmpty() && tokenizer.whyNoText().isPresent()) {
       throw new IllegalArgumentException(
@@ -18,17 +23,6 @@ final class ContextRoom {
     int[] ids = request.prompt.tokens(tokenizer, config);
     request.stopTokens.forEach(tokenizer::requireToken);
     return ids;
-  }
-
-  /**
-   * How many tokens fit a context after a prompt.
-   *
-   * @param prompt tokens, no more than the context holds
-   * @param lastHasPosition whether the last of them takes a position: nothing is predicted from it,
-   *     so that it needs none unless it is read for something else
-   */
-  private static int roomAfter(int prompt, boolean lastHasPosition, Gpt2Config config) {
-    return config.nPositions() - prompt + (lastHasPosition ? 0 : 1);
   }
 
   /** How many tokens a request writes at most, after so many of its prompt. */
@@ -45,7 +39,7 @@ final class ContextRoom {
           config.nPositions());
     }
     boolean lastHasPosition = request.lastHasPosition();
-    int room = roomAfter(prompt, lastHasPosition, config);
+    int room = -over + (lastHasPosition ? 0 : 1); // nothing is predicted from the last token
     if (request.tokens > room || (request.tokens < 0 && room == 0)) {
       throw new ContextLengthException(
           "%d prompt tokens leave room for %d new ones in a context of %d%s: ask for fewer, or let the context slide"

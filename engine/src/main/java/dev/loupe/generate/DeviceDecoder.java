@@ -1,5 +1,6 @@
 package dev.loupe.generate;
 
+import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.ops.Steps;
 import dev.loupe.sampling.NotFiniteException;
 import java.util.ArrayList;
@@ -8,14 +9,9 @@ import org.jspecify.annotations.Nullable;
 
 /** Decodes by steps that a device carries out ahead of the host, which takes their tokens. */
 final class DeviceDecoder {
-  /** Makes room in a full context: reads all but the newest token of some sequences anew. */
-  interface Slide {
-    void of(List<Sequence> sequences);
-  }
-
   private final Run run;
   private final Steps steps;
-  private final Slide slide;
+  private final Passes passes;
   private final int positions;
   private final float @Nullable [] row; // of logits, where scores are wanted
 
@@ -23,10 +19,10 @@ final class DeviceDecoder {
    * @param positions those that the model has
    * @param row for logits [V], where scores are wanted
    */
-  DeviceDecoder(Run run, Steps steps, Slide slide, int positions, float @Nullable [] row) {
+  DeviceDecoder(Run run, Steps steps, Passes passes, int positions, float @Nullable [] row) {
     this.run = run;
     this.steps = steps;
-    this.slide = slide;
+    this.passes = passes;
     this.positions = positions;
     this.row = row;
   }
@@ -38,9 +34,10 @@ final class DeviceDecoder {
     while (!run.ended()) {
       int position = read.isEmpty() ? 0 : positionOf(read);
       steps.next();
-      if (run.recording() != null) {
+      AttentionRecorder recorder = run.recorder();
+      if (recorder != null) {
         for (Sequence sequence : read) {
-          run.recording().observe(steps, sequence, position);
+          recorder.observe(steps, sequence.slot, position);
           sequence.recorded = sequence.sample.length();
         }
       }
@@ -69,7 +66,7 @@ final class DeviceDecoder {
   private int positionOf(List<Sequence> read) {
     Sequence any = read.getFirst();
     if (any.sample.length() - 1 - any.dropped == positions) {
-      slide.of(read);
+      passes.slide(read);
       int[] newest = run.sequences.stream().mapToInt(each -> each.sample.lastId()).toArray();
       steps.restart(newest, any.sample.length() - 1 - any.dropped);
     }

@@ -106,7 +106,7 @@ final class Loop implements AutoCloseable {
         request.firstSample,
         run.prompt.length,
         model.config().nPositions(),
-        run.tokens + (run.recording() == null ? 0 : 1),
+        run.tokens + (run.recorder() == null ? 0 : 1),
         request.logprobs >= 0,
         run.plan());
   }
@@ -115,7 +115,7 @@ final class Loop implements AutoCloseable {
     try (steps) {
       run.requireFinite();
       float[] row = run.request.logprobs < 0 ? null : new float[model.config().vocabSize()];
-      new DeviceDecoder(run, steps, passes::slide, model.config().nPositions(), row).decode();
+      new DeviceDecoder(run, steps, passes, model.config().nPositions(), row).decode();
     }
   }
 

@@ -1,5 +1,7 @@
 package dev.loupe.generate;
 
+import dev.loupe.attention.AttentionSelection;
+import dev.loupe.attention.AttentionSelection.Part;
 import dev.loupe.attention.ValueNorms;
 import dev.loupe.model.AblatedModel;
 import dev.loupe.model.Interventions;
@@ -15,6 +17,7 @@ import dev.loupe.weights.Gpt2Config;
 import dev.loupe.weights.StoredTensor;
 import java.io.UncheckedIOException;
 import java.util.Arrays;
+import java.util.Optional;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -69,8 +72,11 @@ public final class OpenModel {
     return transformer.config();
   }
 
-  /** The norms of the model's values; computed once. */
-  synchronized ValueNorms valueNorms() {
+  /** The norms of the model's values, computed once; null where a selection does not keep them. */
+  synchronized @Nullable ValueNorms valueNorms(Optional<AttentionSelection> selection) {
+    if (selection.filter(each -> each.keeps(Part.VALUE_NORMS)).isEmpty()) {
+      return null;
+    }
     if (valueNorms == null) {
       valueNorms = new ValueNorms(checkpoint);
     }

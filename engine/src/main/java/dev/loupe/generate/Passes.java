@@ -1,5 +1,6 @@
 package dev.loupe.generate;
 
+import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
 import dev.loupe.model.Workspace;
@@ -119,9 +120,9 @@ final class Passes implements AutoCloseable {
     reporting = alone;
     model.forward(batch, kv(), a, Mask.CAUSAL, this::observe);
     for (Part part : parts) {
-      Recording recording = part.run.recording();
-      if (recording != null) {
-        recording.finish();
+      AttentionRecorder recorder = part.run.recorder();
+      if (recorder != null) {
+        recorder.finish();
       }
     }
     scores(pieces, a);
@@ -159,9 +160,9 @@ final class Passes implements AutoCloseable {
 
   private void observe(Ops ops, AttentionInput in, Tensor lse) {
     for (Part part : parts) {
-      Recording recording = part.run.recording();
-      if (recording != null) {
-        recording.observe(ops, in, lse, part.first, part.rows);
+      AttentionRecorder recorder = part.run.recorder();
+      if (recorder != null) {
+        recorder.observe(ops, in, lse, part.first, part.rows);
       }
     }
     if (reporting != null) {

@@ -1,10 +1,13 @@
 package dev.loupe.generate;
 
+import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.attention.AttentionResult;
 import dev.loupe.attention.ValueNorms;
 import dev.loupe.generate.Generation.Finish;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Tokenizer;
@@ -25,13 +28,13 @@ import org.jspecify.annotations.Nullable;
  * <p>The first sequence reads the prompt for all of them; the others start from a copy of its
  * cache.
  */
-final class Run {
+final class Run implements AttentionRecorder.Sequences {
   final GenerateRequest request;
   final int[] prompt;
   final int tokens; // to write at most
-  final Sampler sampler;
+  private final Sampler sampler;
   final List<Sequence> sequences = new ArrayList<>();
-  private final List<Sample> samples = new ArrayList<>(); // theirs
+  private final List<AttentionResult> results = new ArrayList<>(); // what each keeps
 
   // under the lock of the turns
   @Nullable Condition turn; // once it has entered
@@ -44,7 +47,7 @@ final class Run {
   private final Gpt2Config config;
   private final Optional<AttentionPlan> plan;
   private final @Nullable ValueNorms valueNorms;
-  private @Nullable Recording recording;
+  private @Nullable AttentionRecorder recorder;
   private final int firstDropped;
   private boolean promptRead;
   private int reached; // tokens of the prompt that have been read
@@ -55,33 +58,27 @@ final class Run {
   private boolean ended;
 
   /**
-   * @param valueNorms those of the model, or null where the request does not ask for them
+   * @param config of the model, maybe with other heads
    * @throws IllegalArgumentException if the request does not fit the model
    */
-  Run(
-      GenerateRequest request,
-      Gpt2Config config,
-      Tokenizer tokenizer,
-      @Nullable ValueNorms valueNorms) {
+  Run(OpenModel open, Gpt2Config config, GenerateRequest request) {
+    Tokenizer tokenizer = open.tokenizer();
     this.request = request;
     this.config = config;
-    this.valueNorms = valueNorms;
     prompt = ContextRoom.ids(request, tokenizer, config);
     tokens = ContextRoom.tokensToWrite(request, prompt.length, config);
     plan = request.attention.map(selection -> selection.of(config));
     sampler = new Sampler(request.sampling, tokenizer.ids());
     firstDropped = Math.max(0, prompt.length - config.nPositions());
     ContextRoom.requireWhole(request, prompt.length, config);
+    valueNorms = open.valueNorms(request.attention);
     BitSet ends = request.endTokens(config);
     for (int s = 0; s < request.samples; s++) {
       AttentionResult kept =
-          request
-              .attention
-              .map(
-                  selection -> AttentionResult.allocate(selection, selection.of(config), longest()))
+          plan.map(p -> AttentionResult.allocate(request.attention.orElseThrow(), p, longest()))
               .orElse(AttentionResult.NONE);
+      results.add(kept);
       Sample sample = new Sample(tokenizer, ends, request, s, prompt, kept);
-      samples.add(sample);
       sequences.add(new Sequence(this, sample, firstDropped));
     }
     reached = firstDropped;
@@ -106,12 +103,28 @@ final class Run {
   }
 
   /** What takes its attention out of passes; null where it keeps none. */
-  @Nullable Recording recording() {
-    return recording;
+  @Nullable AttentionRecorder recorder() {
+    return recorder;
   }
 
-  void recording(Recording recording) {
-    this.recording = recording;
+  /** Bytes that its attention is rebuilt in, for rows of at most {@code keys} keys. */
+  long attentionScratch(int keys, Ops ops) {
+    return plan.map(p -> AttentionRecorder.scratchBytes(p, keys, ops.rebuildsAhead())).orElse(0L);
+  }
+
+  /**
+   * Has its attention taken out of passes, if it keeps any.
+   *
+   * @param arena for what rows are rebuilt in
+   * @param keys most keys that a row reads
+   * @param scratch bytes for that
+   */
+  void record(Ops ops, TensorArena arena, int keys, long scratch) {
+    plan.ifPresent(
+        p ->
+            recorder =
+                new AttentionRecorder(
+                    arena, p, keys, longest(), ops.rebuildsAhead(), scratch, valueNorms, this));
   }
 
   /** Slots that it has. */
@@ -128,7 +141,7 @@ final class Run {
   }
 
   /** The sequence in a slot, which is one of its own. */
-  Sequence inSlot(int slot) {
+  private Sequence inSlot(int slot) {
     if (slot < sequences.size()
         && sequences.get(slot).slot == slot) { // so it is where a run is alone
       return sequences.get(slot);
@@ -160,9 +173,20 @@ final class Run {
     return promptRead;
   }
 
-  /** The samples that rows of a sequence are of: while the prompt is read, all of them. */
-  List<Sample> readers(Sequence sequence) {
-    return promptRead ? sequence.alone : samples;
+  /** While the prompt is read, its rows are those of all sequences. */
+  @Override
+  public List<AttentionResult> results(int slot) {
+    return promptRead ? inSlot(slot).results : results;
+  }
+
+  @Override
+  public int dropped(int slot) {
+    return inSlot(slot).dropped;
+  }
+
+  @Override
+  public int recorded(int slot) {
+    return inSlot(slot).recorded;
   }
 
   /**
@@ -329,7 +353,7 @@ final class Run {
   /** A finished text is read to its end where attention is kept, so that each token has its row. */
   private boolean isOver(Sequence sequence) {
     Sample sample = sequence.sample;
-    return sample.finished() && (recording == null || sequence.recorded == sample.length());
+    return sample.finished() && (recorder == null || sequence.recorded == sample.length());
   }
 
   /** Ends the texts that are still being written, because the GPU failed. */

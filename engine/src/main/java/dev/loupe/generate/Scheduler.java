@@ -1,11 +1,10 @@
 package dev.loupe.generate;
 
 import com.sun.management.OperatingSystemMXBean;
-import dev.loupe.attention.ValueNorms;
+import dev.loupe.attention.AttentionSelection.Part;
 import dev.loupe.model.AblatedModel;
 import dev.loupe.model.Transformer;
 import dev.loupe.model.Workspace;
-import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.TensorArena;
@@ -118,23 +117,25 @@ public final class Scheduler implements AutoCloseable {
   }
 
   private List<Generation> share(GenerateRequest request, Loop all) {
-    Run run = new Run(request, open.config(), open.tokenizer(), norms(open, request));
-    Optional<AttentionPlan> plan = run.plan();
-    if (plan.isEmpty()) {
+    Run run = new Run(open, open.config(), request);
+    if (run.plan().isEmpty()) {
       return all.carryOut(run);
     }
     Ops ops = open.transformer().ops();
     int keys = Math.min(run.longest(), all.capacity());
     try (TensorArena arena = ops.arena()) { // its own: the workspace outlives the run
-      run.recording(new Recording(run, ops, arena, keys, Recording.scratchBytes(plan, keys, ops)));
+      run.record(ops, arena, keys, run.attentionScratch(keys, ops));
       return all.carryOut(run);
     }
   }
 
   /**
-   * Does what {@code request} says with memory of its own, as large as it needs.
+   * Does what {@code request} says with memory of its own, as large as it needs. Throws what {@link
+   * #run} does.
    *
    * @return one generation for each sample
+   * @throws dev.loupe.ops.BackendException if the backend can't run the model with the request's
+   *     heads
    */
   public static List<Generation> alone(OpenModel open, GenerateRequest request) {
     return open.onFiles(
@@ -142,7 +143,7 @@ public final class Scheduler implements AutoCloseable {
           if (request.interventions.none()) {
             return alone(open, open.transformer(), request);
           }
-          if (Recording.needsNorms(request.attention)) {
+          if (request.attention.filter(kept -> kept.keeps(Part.VALUE_NORMS)).isPresent()) {
             throw new IllegalArgumentException(
                 "norms of values are those of the model as it is: ask for them without changing heads");
           }
@@ -152,14 +153,10 @@ public final class Scheduler implements AutoCloseable {
         });
   }
 
-  private static @Nullable ValueNorms norms(OpenModel open, GenerateRequest request) {
-    return Recording.needsNorms(request.attention) ? open.valueNorms() : null;
-  }
-
   private static List<Generation> alone(
       OpenModel open, Transformer model, GenerateRequest request) {
     Gpt2Config config = model.config();
-    Run run = new Run(request, config, open.tokenizer(), norms(open, request));
+    Run run = new Run(open, config, request);
     int context = Math.min(run.longest(), config.nPositions());
     try (Workspace workspace =
         Workspace.of(
@@ -167,11 +164,7 @@ public final class Scheduler implements AutoCloseable {
             size(run, model, context),
             size(run, model, SessionSize.kept(context, config.nPositions())))) {
       SessionSize size = workspace.size();
-      if (run.plan().isPresent()) {
-        run.recording(
-            new Recording(
-                run, model.ops(), workspace.arena(), size.positions(), size.attentionScratch()));
-      }
+      run.record(model.ops(), workspace.arena(), size.positions(), size.attentionScratch());
       Passes passes = new Passes(model, workspace, size.rows());
       Loop alone = new Loop(open, model, passes, request.samples, false);
       try {
@@ -193,7 +186,7 @@ public final class Scheduler implements AutoCloseable {
         run.request.logprobs < 0 ? 1 : Math.min(Passes.LOGIT_ROWS, context),
         run.tokens > 0,
         run.plan(),
-        Recording.scratchBytes(run.plan(), context, model.ops()));
+        run.attentionScratch(context, model.ops()));
   }
 
   /** Gives its memory back, for when nothing runs. */

@@ -1,5 +1,6 @@
 package dev.loupe.generate;
 
+import dev.loupe.attention.AttentionResult;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -10,7 +11,7 @@ import org.jspecify.annotations.Nullable;
 final class Sequence {
   final Run run;
   final Sample sample;
-  final List<Sample> alone; // its sample
+  final List<AttentionResult> results; // the one of its sample
 
   /** Its place in the KV cache; -1 while it waits for one. */
   int slot = -1;
@@ -35,7 +36,7 @@ final class Sequence {
   Sequence(Run run, Sample sample, int dropped) {
     this.run = run;
     this.sample = sample;
-    alone = List.of(sample);
+    results = List.of(sample.attention);
     this.dropped = dropped;
     firstDropped = dropped;
   }

@@ -1,6 +1,5 @@
 package dev.loupe.interpret;
 
-import dev.loupe.attention.AttentionRowConsumer;
 import dev.loupe.generate.OpenModel;
 import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.ReadRequest;
@@ -213,7 +212,7 @@ public final class ActivationCache implements AutoCloseable {
         new int[] {head},
         query,
         query + 1,
-        (_, _, _, _, weights) -> System.arraycopy(weights, 0, result, 0, result.length));
+        (_, _, weights) -> System.arraycopy(weights, 0, result, 0, result.length));
     return result;
   }
 
@@ -243,7 +242,7 @@ public final class ActivationCache implements AutoCloseable {
       for (int i = 0; i < heads.length * rows; i++) {
         int query = at + i % rows;
         ops.read(out, i, weights, keys(query));
-        sink.row(0, layer, heads[i / rows], query, weights);
+        sink.row(heads[i / rows], query, weights);
       }
     }
   }

@@ -127,14 +127,14 @@ public record Comparison(
           one,
           from,
           to,
-          (_, _, _, query, p) -> rows[query - first] = Arrays.copyOf(p, before.keys(query)));
+          (_, query, p) -> rows[query - first] = Arrays.copyOf(p, before.keys(query)));
       double[] change = new double[1];
       after.rebuild(
           layer,
           one,
           from,
           to,
-          (_, _, _, query, q) -> change[0] += distance(rows[query - first], q, after.keys(query)));
+          (_, query, q) -> change[0] += distance(rows[query - first], q, after.keys(query)));
       sum += change[0];
     }
     return sum / tokens;

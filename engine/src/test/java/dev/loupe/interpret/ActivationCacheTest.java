@@ -70,10 +70,10 @@ class ActivationCacheTest {
           heads,
           0,
           tokens,
-          (sequence, l, head, query, row) -> {
+          (head, query, row) -> {
             seen.add(head * tokens + query);
             float[] whole = Arrays.copyOf(row, cache.keys(query));
-            assertArrayEquals(maps.row(l, head, query), whole, tolerance);
+            assertArrayEquals(maps.row(layer, head, query), whole, tolerance);
           });
       assertEquals((long) heads.length * tokens, seen.stream().distinct().count());
       assertEquals(heads.length * tokens, seen.size());
@@ -138,7 +138,7 @@ class ActivationCacheTest {
             two,
             500,
             1024,
-            (s, layer, head, query, row) -> {
+            (head, query, row) -> {
               queries.add(query);
               assertArrayEquals(
                   read.attention().row(11, head, query), Arrays.copyOf(row, query + 1));
@@ -256,7 +256,7 @@ class ActivationCacheTest {
       refused(rows.formatted(-1, 0, last), () -> cache.row(0, 0, -1));
       refused(
           rows.formatted(2, 2, last),
-          () -> cache.rebuild(0, new int[] {0}, 2, 2, (s, l, h, q, row) -> {}));
+          () -> cache.rebuild(0, new int[] {0}, 2, 2, (h, q, row) -> {}));
     }
     refused(
         "the text has 257 tokens and the model reads 256: shorten it by 1",

@@ -1,6 +1,8 @@
 package dev.loupe.model;
 
+import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionRecorder;
+import dev.loupe.attention.AttentionResult;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
@@ -11,7 +13,7 @@ import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.Gpt2Config;
 import java.util.Arrays;
-import java.util.Map;
+import java.util.List;
 
 /** Everything that a transformer computes for a sequence, cut into passes of chosen lengths. */
 final class Forward {
@@ -39,21 +41,12 @@ final class Forward {
       int ahead = model.ops().rebuildsAhead();
       // little, so that maps come in many pieces
       long scratch = ahead * plan.bytes(Kind.SCORES, 2, Math.ceilDiv(t, 16) * 16);
+      AttentionResult kept =
+          AttentionResult.allocate(AttentionSelection.all().withScores(), plan, t);
       AttentionRecorder maps =
           record
               ? new AttentionRecorder(
-                  arena,
-                  plan,
-                  t,
-                  t,
-                  ahead,
-                  scratch,
-                  Map.of(
-                      Kind.PROBABILITIES,
-                      (s, l, h, q, row) -> attention[l][h][q] = Arrays.copyOf(row, q + 1),
-                      Kind.SCORES,
-                      (s, l, h, q, row) -> scores[l][h][q] = Arrays.copyOf(row, q + 1)),
-                  AttentionRecorder.Sequences.WHOLE)
+                  arena, plan, t, t, ahead, scratch, null, sequence -> List.of(kept))
               : null;
       int from = 0;
       for (int pass : passes) {
@@ -80,6 +73,20 @@ final class Forward {
         model.logits(a, 0, rows);
         read(model, rows, logits, first);
         from += pass;
+      }
+      if (record) {
+        keep(kept.maps().orElseThrow(), attention);
+        keep(kept.scores().orElseThrow(), scores);
+      }
+    }
+  }
+
+  private static void keep(AttentionMaps maps, float[][][][] to) {
+    for (int layer = 0; layer < to.length; layer++) {
+      for (int head = 0; head < to[layer].length; head++) {
+        for (int query = 0; query < maps.tokens(); query++) {
+          to[layer][head][query] = maps.row(layer, head, query);
+        }
       }
     }
   }

@@ -280,6 +280,8 @@ final class AttentionOutput implements AutoCloseable {
     } catch (IOException e) {
       throw new IOException(
           "%s can't be written: %s".formatted(output.named(), FileFault.of(e)), e);
+    } catch (IllegalArgumentException e) { // it would be too large
+      throw new IllegalArgumentException(e.getMessage() + " (--layers, --heads)", e);
     }
     output.file().commit();
   }

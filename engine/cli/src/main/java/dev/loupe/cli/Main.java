@@ -360,7 +360,8 @@ public final class Main {
 
   private static String outOfMemory(Throwable e) {
     if (!(e instanceof OutOfMemoryError)) {
-      return String.valueOf(e.getMessage()); // the GPU's has its own advice, and a table
+      String advice = String.valueOf(e.getMessage()); // the GPU's own; a table follows it
+      return advice.replaceFirst("(?m)$", " (--dtype, --backend)");
     }
     String message = String.valueOf(e.getMessage());
     if (message.contains("native thread")) { // Java's word for it is the same as for memory

@@ -108,6 +108,9 @@ final class ModelOptions extends ProcessorOptions {
     }
     if (!quiet) {
       loupe.notes().forEach(note -> terminal.say("[%s]".formatted(note)));
+      if (loupe.tokenizer().front().length > 0) {
+        terminal.say("[--no-bos puts nothing in front of a text]");
+      }
     }
     return loupe;
   }

@@ -155,7 +155,7 @@ class CudaCommandsTest {
   @Test
   void aModelThatDoesNotFit() {
     EmulatedGpu.card(-1, -1, -1, 1 << 20);
-    assertTable(generate("-n", 3), "the model needs", "f16 weights (", "3 layers, f32");
+    assertTable(generate("-n", 3), "the model needs", "f16 weights (", "--dtype", "3 layers, f32");
   }
 
   @Test

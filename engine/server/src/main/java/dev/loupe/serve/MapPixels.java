@@ -91,7 +91,7 @@ final class MapPixels {
         new int[] {part.head},
         part.fromQuery,
         part.toQuery,
-        (_, _, _, query, row) -> {
+        (_, query, row) -> {
           int to = Math.min(part.toKey, cache.keys(query));
           for (int key = part.fromKey; key < to; key++) {
             weights.weight(query, key, row[key]);
@@ -123,7 +123,7 @@ final class MapPixels {
           heads,
           0,
           tokens,
-          (_, _, head, query, row) -> {
+          (head, query, row) -> {
             int first = ((of + head) * s + pixel[query]) * s;
             int keys = cache.keys(query);
             for (int key = 0; key < keys; key++) {

@@ -548,7 +548,7 @@ final class Workbench implements AutoCloseable {
           heads,
           at,
           at + 1,
-          (_, _, _, _, row) -> {
+          (_, _, row) -> {
             for (int key = 0; key < keys; key++) {
               bytes.putFloat(row[key]);
             }

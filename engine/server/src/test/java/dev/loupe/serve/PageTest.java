@@ -214,17 +214,20 @@ class PageTest {
 
   @Test
   void textAppearsWhileItIsWritten() {
-    List<Number> lengths =
-        browser.numbers(
-            """
-            const {generate} = await import('/page/runs.js');
-            const lengths = [];
-            m.subscribe(s => { if (s.draft) lengths.push(s.draft.tokens.length); });
-            await generate({text: 'ROMEO:', tokens: 150, seed: 3});
-            return lengths;
-            """);
-    // a busy machine draws few frames, but some of the text is there before all of it is
-    assertTrue(lengths.stream().distinct().count() > 1, lengths.toString());
+    // a busy machine may draw few frames while a text is written: then it is written again
+    List<Number> lengths = List.of();
+    for (int i = 0; i < 20 && lengths.stream().distinct().count() <= 3; i++) {
+      lengths =
+          browser.numbers(
+              """
+              const {generate} = await import('/page/runs.js');
+              const lengths = [];
+              m.subscribe(s => { if (s.draft) lengths.push(s.draft.tokens.length); });
+              await generate({text: 'ROMEO:', tokens: 150, seed: 3});
+              return lengths;
+              """);
+    }
+    assertTrue(lengths.stream().distinct().count() > 3, lengths.toString());
     browser.settled();
   }
 
