@@ -1,26 +1,16 @@
 package dev.loupe.weights;
 
-import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.file.DirectoryIteratorException;
-import java.nio.file.DirectoryStream;
-import java.nio.file.Files;
-import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Collections;
-import java.util.Comparator;
 import java.util.HexFormat;
-import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
-import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -35,16 +25,6 @@ import org.jspecify.annotations.Nullable;
  */
 public final class Checkpoint implements AutoCloseable {
   private static final int DIGEST_CHUNK = 1 << 18;
-  private static final String WTE = "wte.weight";
-
-  private static final Pattern SHARD = Pattern.compile("-[0-9]{5}-of-[0-9]{5}\\.");
-
-  /** Files that are called as models are and are none: what trainers keep beside the weights. */
-  private static final Pattern NO_MODEL =
-      Pattern.compile(
-          Pattern.quote(LlmCTokenizer.FILE_NAME)
-              + "|(optimizer|scheduler|scaler|training_args|rng_state|random_states|adapter_model)"
-              + "[^/]*|meta\\.pkl");
 
   private final Path source;
   private final Arena arena;
@@ -75,20 +55,21 @@ public final class Checkpoint implements AutoCloseable {
     this.vocabulary = contents.vocabulary();
     this.hf = contents.hf();
     Path file = files.isEmpty() ? source : files.getFirst().path();
-    Anchor anchor =
-        Anchor.of(contents.tensors().stream().map(CheckpointReader.Entry::name).toList(), file);
-    Map<String, CheckpointReader.Entry> stored = byCanonicalName(contents.tensors(), anchor);
-    tieHead(stored);
+    ModelTensors model = new ModelTensors(file, contents.tensors());
+    model.tieHead(tied());
     if (adapter != null) {
-      adapter.merge(stored);
+      adapter.merge(model.stored());
     }
-    this.config = config(contents.config(), activation, adapter == null ? null : stored.get(WTE));
-    checkLayers(stored);
-    this.tensors = Collections.unmodifiableMap(needed(stored));
+    this.config =
+        config(
+            contents.config(),
+            activation,
+            adapter == null ? null : model.stored().get(ModelTensors.WTE));
+    this.tensors = Collections.unmodifiableMap(model.needed(config));
     this.ignored =
         contents.tensors().stream()
             .map(CheckpointReader.Entry::name)
-            .filter(name -> isIgnored(anchor.canonical(name)))
+            .filter(name -> isIgnored(model.canonical(name)))
             .toList();
     List<String> said = new ArrayList<>(contents.notes());
     if (activation != null) {
@@ -99,7 +80,7 @@ public final class Checkpoint implements AutoCloseable {
     } else {
       said.addAll(adapter.notes());
     }
-    noteIgnored(anchor, said);
+    noteIgnored(model, said);
     this.notes = List.copyOf(said);
   }
 
@@ -122,36 +103,8 @@ public final class Checkpoint implements AutoCloseable {
     }
   }
 
-  /**
-   * A head and wte that are one tensor in the file, under one name or both, become wte alone: torch
-   * saves both names, and other programs keep either.
-   */
-  private void tieHead(Map<String, CheckpointReader.Entry> stored) {
-    CheckpointReader.Entry head = stored.get(Gpt2Layout.HEAD);
-    CheckpointReader.Entry wte = stored.get(WTE);
-    if (head == null) {
-      return;
-    }
-    if (wte == null && tied()) {
-      stored.put(WTE, head);
-      stored.remove(Gpt2Layout.HEAD);
-    } else if (wte != null && isSame(head, wte)) {
-      stored.remove(Gpt2Layout.HEAD);
-    }
-  }
-
   private boolean tied() {
     return hf.map(HfConfig::tied).orElse(true);
-  }
-
-  private static boolean isSame(CheckpointReader.Entry a, CheckpointReader.Entry b) {
-    return a.data() != null
-        && b.data() != null
-        && a.shape().equals(b.shape())
-        && a.dtype().equals(b.dtype())
-        && a.data().getClass() == b.data().getClass()
-        && a.data().stored().address() == b.data().stored().address()
-        && a.data().stored().byteSize() == b.data().stored().byteSize();
   }
 
   /** What a head that was tied here is not worth saying of. */
@@ -168,7 +121,9 @@ public final class Checkpoint implements AutoCloseable {
       to.add(
           "the config says that the head is not tied, but there is no lm_head.weight: wte.weight"
               + " serves as the head");
-    } else if (tied() && has(Gpt2Layout.HEAD) && differ(tensor(Gpt2Layout.HEAD), tensor(WTE))) {
+    } else if (tied()
+        && has(Gpt2Layout.HEAD)
+        && differ(tensor(Gpt2Layout.HEAD), tensor(ModelTensors.WTE))) {
       to.add(
           "the config ties the head to wte.weight, but lm_head.weight is stored with other values:"
               + " it is used, as transformers 5 does; transformers 4 uses wte.weight");
@@ -179,9 +134,9 @@ public final class Checkpoint implements AutoCloseable {
     return a.dtype() == b.dtype() ? !a.isSameAs(b) : WeightsComparison.of(a, b, a.name()).at() >= 0;
   }
 
-  private void noteIgnored(Anchor anchor, List<String> to) {
+  private void noteIgnored(ModelTensors model, List<String> to) {
     List<String> others =
-        ignored.stream().filter(name -> !Gpt2Layout.isBuffer(anchor.canonical(name))).toList();
+        ignored.stream().filter(name -> !Gpt2Layout.isBuffer(model.canonical(name))).toList();
     if (others.isEmpty()) {
       return;
     }
@@ -231,15 +186,15 @@ public final class Checkpoint implements AutoCloseable {
       throws CheckpointException {
     Path base = source;
     Path merged = adapter;
-    if (adapter == null && isAdapter(source)) {
-      base = adapterBase(source);
+    if (adapter == null && AdapterFolder.is(source)) {
+      base = AdapterFolder.base(source);
       merged = source;
     }
     Arena arena = Arena.ofShared();
     boolean opened = false;
     try {
-      InputFile file = InputFile.map(locate(base), arena);
-      CheckpointReader.Contents contents = readerOf(file).read(file, arena);
+      InputFile file = InputFile.map(Formats.locate(base), arena);
+      CheckpointReader.Contents contents = Formats.readerOf(file).read(file, arena);
       Checkpoint checkpoint =
           new Checkpoint(
               base,
@@ -256,239 +211,9 @@ public final class Checkpoint implements AutoCloseable {
     }
   }
 
-  /**
-   * Whether this is the folder of a LoRA adapter, which needs a base.
-   *
-   * @throws CheckpointException if a model's weights are there as well, so that the user has to say
-   *     what to open
-   */
-  public static boolean isAdapter(Path source) throws CheckpointException {
-    if (!Files.isDirectory(source) || !Adapter.isIn(source)) {
-      return false;
-    }
-    for (String name : CheckpointReader.fixedNames()) {
-      if (Files.isRegularFile(source.resolve(name))) {
-        throw new CheckpointException(
-            "%s holds a model (%s) and an adapter: give the one as the model and the other with --adapter"
-                .formatted(source, name));
-      }
-    }
-    return true;
-  }
-
-  /**
-   * What an adapter calls its base: a path, or a model's name with or without {@code @REVISION}.
-   */
-  public static String adapterBaseName(Path adapter) throws CheckpointException {
-    return AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME))
-        .base()
-        .orElseThrow(
-            () ->
-                new CheckpointException(
-                    "%s names no base_model_name_or_path: give the base as the model, and --adapter %s"
-                        .formatted(adapter.resolve(AdapterConfig.FILE_NAME), adapter)));
-  }
-
-  /**
-   * The base of an adapter where it is named by its path, as it is or from the adapter's folder.
-   */
-  public static Optional<Path> adapterBasePath(Path adapter) throws CheckpointException {
-    Optional<String> base = AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME)).basePath();
-    try {
-      if (base.isPresent()) {
-        for (Path path : List.of(Path.of(base.get()), adapter.resolve(base.get()))) {
-          if (exists(path) && !isAdapter(path)) {
-            return Optional.of(path);
-          }
-        }
-      }
-    } catch (InvalidPathException e) {
-      return Optional.empty(); // a name that can't be a path
-    }
-    return Optional.empty();
-  }
-
-  private static Path adapterBase(Path adapter) throws CheckpointException {
-    String name = adapterBaseName(adapter);
-    return adapterBasePath(adapter)
-        .orElseThrow(
-            () ->
-                new CheckpointException(
-                    "%s is an adapter of %s, which is not here: give that as the model, and --adapter %s"
-                        .formatted(adapter, StrictJson.shown(name), adapter)));
-  }
-
   /** Whether there is something of this path, or TensorFlow's files whose names begin so. */
   public static boolean exists(Path source) {
-    return Files.exists(source) || Files.exists(Path.of(source + TensorFlowReader.INDEX));
-  }
-
-  private static Path locate(Path source) throws CheckpointException {
-    List<String> names =
-        CheckpointReader.FORMATS.stream().flatMap(format -> format.fileNames().stream()).toList();
-    Set<String> known = new LinkedHashSet<>(CheckpointReader.fixedNames());
-    names.stream().filter(name -> name.startsWith("*")).forEach(known::add);
-    String wanted = String.join(" or ", known);
-    if (!Files.exists(source)) {
-      if (exists(source)) { // TensorFlow names a checkpoint by what its files' names begin with
-        return Path.of(source + TensorFlowReader.INDEX);
-      }
-      throw new CheckpointException(
-          "%s does not exist; give a folder with config.json and %s, or such a file"
-              .formatted(source, wanted));
-    }
-    if (!Files.isDirectory(source)) {
-      return source;
-    }
-    for (String name : CheckpointReader.fixedNames()) {
-      Path file = source.resolve(name);
-      if (Files.exists(file) && !Files.isDirectory(file)) { // a folder "checkpoint" holds others
-        return file;
-      }
-    }
-    for (String name : patterns(names)) {
-      List<Path> found = filesNamed(name, source);
-      if (found.size() > 1 && found.stream().allMatch(Checkpoint::isShard)) {
-        throw new CheckpointException(
-            "%s holds %s and other parts, but no index of them: copy or download it again"
-                .formatted(source, found.getFirst().getFileName()));
-      }
-      if (found.size() > 1) {
-        throw new CheckpointException(
-            "%s holds %s and %s; say which"
-                .formatted(source, found.get(0).getFileName(), found.get(1).getFileName()));
-      }
-      if (!found.isEmpty()) {
-        return found.getFirst();
-      }
-    }
-    throw new CheckpointException(
-        ForeignReader.inFolder(source).orElse("%s holds no %s".formatted(source, wanted)));
-  }
-
-  /** Those with a star, an index before the shards that it names. */
-  private static List<String> patterns(List<String> names) {
-    return names.stream()
-        .filter(name -> name.contains("*"))
-        .sorted(Comparator.comparing(name -> !name.endsWith(".json")))
-        .toList();
-  }
-
-  private static boolean isShard(Path file) {
-    return SHARD.matcher(file.getFileName().toString()).find();
-  }
-
-  private static List<Path> filesNamed(String pattern, Path folder) throws CheckpointException {
-    List<Path> found = new ArrayList<>();
-    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder, pattern)) {
-      for (Path file : files) {
-        if (!NO_MODEL.matcher(file.getFileName().toString()).matches()) {
-          found.add(file);
-        }
-      }
-    } catch (IOException | DirectoryIteratorException e) {
-      throw new CheckpointException("%s can't be listed: %s".formatted(folder, e.getMessage()), e);
-    }
-    found.sort(null);
-    return found;
-  }
-
-  private static CheckpointReader readerOf(InputFile file) {
-    for (CheckpointReader format : CheckpointReader.FORMATS) {
-      if (format.recognises(file)) {
-        return format;
-      }
-    }
-    return CheckpointReader.FORMATS.getFirst(); // says best what is wrong with the file
-  }
-
-  private static Map<String, CheckpointReader.Entry> byCanonicalName(
-      List<CheckpointReader.Entry> entries, Anchor anchor) throws CheckpointException {
-    Map<String, CheckpointReader.Entry> byName = new LinkedHashMap<>();
-    for (CheckpointReader.Entry entry : entries) {
-      String name = anchor.canonical(entry.name());
-      if (!Gpt2Layout.isBuffer(name) && byName.put(name, entry) != null) {
-        throw new CheckpointException(
-            "%s holds %s with and without the prefix %s"
-                .formatted(
-                    entry.file(), StrictJson.shown(name), StrictJson.shown(anchor.prefix())));
-      }
-    }
-    return byName;
-  }
-
-  /** A config that is one layer short would run, and give nonsense. */
-  private void checkLayers(Map<String, CheckpointReader.Entry> stored) throws CheckpointException {
-    CheckpointReader.Entry surplus = stored.get("h.%d.ln_1.weight".formatted(config.nLayer()));
-    if (surplus != null) {
-      throw new CheckpointException(
-          "%s holds %s, but its config says n_layer %d"
-              .formatted(surplus.file(), surplus.name(), config.nLayer()));
-    }
-  }
-
-  private Map<String, StoredTensor> needed(Map<String, CheckpointReader.Entry> stored)
-      throws CheckpointException {
-    Map<String, StoredTensor> needed = new LinkedHashMap<>();
-    Map<String, List<Long>> shapes = Gpt2Layout.shapes(config, stored.containsKey(Gpt2Layout.HEAD));
-    for (Map.Entry<String, List<Long>> expected : shapes.entrySet()) {
-      String name = expected.getKey();
-      CheckpointReader.Entry entry = stored.get(name);
-      if (entry == null) {
-        throw missing(name, stored);
-      }
-      checkShape(name, entry, expected.getValue());
-      needed.put(name, new StoredTensor(name, entry.shape(), dataOf(entry)));
-    }
-    return needed;
-  }
-
-  private CheckpointException missing(String name, Map<String, CheckpointReader.Entry> stored)
-      throws CheckpointException {
-    OtherModels.refuse(files.isEmpty() ? source : files.getFirst().path(), stored.keySet());
-    String hint =
-        stored.isEmpty()
-            ? "it holds no weights at all"
-            : "what it holds starts with " + StrictJson.shown(stored.keySet().iterator().next());
-    return new CheckpointException(
-        "%s has no tensor %s, which its config (n_layer %d) calls for; %s"
-            .formatted(
-                files.isEmpty() ? source : files.getFirst().path(), name, config.nLayer(), hint));
-  }
-
-  private static void checkShape(String name, CheckpointReader.Entry entry, List<Long> expected)
-      throws CheckpointException {
-    List<Long> shape = entry.shape();
-    if (shape.equals(expected)) {
-      return;
-    }
-    String where = "%s: %s is %s".formatted(entry.file(), name, shape);
-    if (shape.equals(expected.reversed())) {
-      throw new CheckpointException(
-          "%s, not %s: it looks like [out, in], stored transposed".formatted(where, expected));
-    }
-    boolean onlyRows =
-        shape.size() == 2 && expected.size() == 2 && shape.getLast().equals(expected.getLast());
-    if (onlyRows && (name.equals("wte.weight") || name.equals("wpe.weight"))) {
-      String field = name.equals("wte.weight") ? "vocab_size" : "n_positions";
-      throw new CheckpointException(
-          "%s: %s has %d rows, but its config says %s %d"
-              .formatted(entry.file(), name, shape.getFirst(), field, expected.getFirst()));
-    }
-    throw new CheckpointException("%s, but by its config should be %s".formatted(where, expected));
-  }
-
-  private static TensorData dataOf(CheckpointReader.Entry entry) throws CheckpointException {
-    if (entry.data() == null) {
-      throw new CheckpointException(
-          "%s: %s is stored as %s; readable are F64, F32, F16, BF16 and ggml's %s"
-              .formatted(
-                  entry.file(),
-                  StrictJson.shown(entry.name()),
-                  StrictJson.shown(entry.dtype()),
-                  GgmlType.blockTypes()));
-    }
-    return entry.data();
+    return Formats.exists(source);
   }
 
   /** The model's shape; agrees with the tensors. */

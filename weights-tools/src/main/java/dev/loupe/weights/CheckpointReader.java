@@ -8,24 +8,12 @@ import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
- * One format of checkpoints. To add a format, write its reader and put it into {@link #FORMATS}.
+ * One format of checkpoints.
  *
  * <p>A reader answers for the format alone: that every tensor lies inside its file and is as large
- * as its shape says. That the tensors make up a GPT-2 is for {@link Checkpoint} to check.
+ * as its shape says. That the tensors make up a GPT-2 is for who opens a checkpoint to check.
  */
 interface CheckpointReader {
-  /** All formats, in the order in which a file's content is tried and a folder searched. */
-  List<CheckpointReader> FORMATS =
-      List.of(
-          new SafetensorsReader(),
-          new ShardIndexReader(),
-          new TensorFlowReader(),
-          new GgufReader(),
-          new LlmCReader(),
-          new PyTorchReader(),
-          new GgmlReader(),
-          new ForeignReader());
-
   /** The note of a format that doesn't say which GELU its models have; not for one who chose. */
   String ERF_ASSUMED =
       "the checkpoint doesn't say which GELU it was trained with: gelu (erf) is assumed, as in"
@@ -36,14 +24,6 @@ interface CheckpointReader {
    * *.gguf}, a folder may hold one file only.
    */
   List<String> fileNames();
-
-  /** The names of all formats that are no patterns. */
-  static List<String> fixedNames() {
-    return FORMATS.stream()
-        .flatMap(format -> format.fileNames().stream())
-        .filter(name -> !name.contains("*"))
-        .toList();
-  }
 
   /** Whether the file's content is in this format, however the file is called. */
   boolean recognises(InputFile file);

@@ -101,7 +101,7 @@ public final class Gpt2Safetensors {
         tensors.stream()
             .map(t -> new SafetensorsWriter.Entry(t.name(), dtypeOf(t), t.shape()))
             .toList();
-    String text = ConfigJson.text(checkpoint.config(), entries.getFirst().dtype(), tied);
+    String text = ConfigWriter.text(checkpoint.config(), entries.getFirst().dtype(), tied);
     long total = entries.stream().mapToLong(SafetensorsWriter.Entry::bytes).sum();
     List<AtomicFile> small = new ArrayList<>();
     Map<Path, byte[]> contents = new LinkedHashMap<>(others);

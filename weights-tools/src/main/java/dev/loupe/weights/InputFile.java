@@ -16,6 +16,7 @@ import java.nio.channels.FileChannel;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributes;
@@ -256,5 +257,23 @@ public final class InputFile {
       throw new CheckpointException(path + " is not a JSON object");
     }
     return json.getAsJsonObject();
+  }
+
+  /**
+   * Whether a name that a file gives of another is that of one beside it: a name that leads
+   * elsewhere is an attack or a mistake.
+   */
+  static boolean isFileName(String name) {
+    if (name.isBlank() || name.equals(".") || name.equals("..")) {
+      return false;
+    }
+    if (name.chars().anyMatch(c -> c == '/' || c == '\\' || Character.isISOControl(c))) {
+      return false;
+    }
+    try {
+      return !Path.of(name).isAbsolute();
+    } catch (InvalidPathException e) {
+      return false;
+    }
   }
 }

@@ -268,7 +268,7 @@ public record Inspection(
     JsonArray types = new JsonArray();
     dtypes().forEach(types::add);
     json.add("dtypes", types);
-    json.add("config", ConfigJson.fields(config));
+    json.add("config", ConfigWriter.fields(config));
     json.addProperty("eos_from", endsFrom);
     JsonArray table = new JsonArray();
     for (Tensor t : tensors) {

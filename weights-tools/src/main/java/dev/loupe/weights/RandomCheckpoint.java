@@ -128,7 +128,7 @@ public final class RandomCheckpoint {
     createFolders(folder);
     boolean whole = false;
     try (AtomicFile json = AtomicFile.create(folder.resolve(ConfigJson.FILE_NAME))) {
-      String text = ConfigJson.text(config, layout.dtype, !layout.separateHead);
+      String text = ConfigWriter.text(config, layout.dtype, !layout.separateHead);
       try (OutputStream out = json.stream()) {
         out.write(text.getBytes(StandardCharsets.UTF_8));
       }
@@ -164,7 +164,7 @@ public final class RandomCheckpoint {
       throw new IOException(folder + " is a file; give a new folder");
     }
     List<String> names = new ArrayList<>(List.of(ConfigJson.FILE_NAME));
-    names.addAll(CheckpointReader.fixedNames());
+    names.addAll(Formats.fixedNames());
     for (String name : names) {
       if (Files.exists(folder.resolve(name))) {
         throw new IOException(

@@ -3,7 +3,6 @@ package dev.loupe.weights;
 import com.google.gson.stream.JsonReader;
 import java.io.IOException;
 import java.lang.foreign.Arena;
-import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -118,26 +117,11 @@ final class ShardIndexReader implements CheckpointReader {
   }
 
   private static Path sibling(Path index, String shard) throws CheckpointException {
-    if (!isFileName(shard)) {
+    if (!InputFile.isFileName(shard)) {
       throw new CheckpointException(
           "%s names the shard \"%s\", which is not the name of a file beside it"
               .formatted(index, StrictJson.shown(shard)));
     }
     return index.resolveSibling(shard);
-  }
-
-  /** A shard lies beside its index: a name that leads elsewhere is an attack or a mistake. */
-  static boolean isFileName(String name) {
-    if (name.isBlank() || name.equals(".") || name.equals("..")) {
-      return false;
-    }
-    if (name.chars().anyMatch(c -> c == '/' || c == '\\' || Character.isISOControl(c))) {
-      return false;
-    }
-    try {
-      return !Path.of(name).isAbsolute();
-    } catch (InvalidPathException e) {
-      return false;
-    }
   }
 }

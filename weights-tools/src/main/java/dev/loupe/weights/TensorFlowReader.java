@@ -108,7 +108,7 @@ final class TensorFlowReader implements CheckpointReader {
       // of a path on the trainer's machine only the last name means something here
       Matcher named =
           POINTED.matcher(new String(pointer.bytes().toArray(ValueLayout.JAVA_BYTE), UTF_8));
-      if (named.lookingAt() && ShardIndexReader.isFileName(named.group(1))) {
+      if (named.lookingAt() && InputFile.isFileName(named.group(1))) {
         InputFile index = InputFile.map(path.resolveSibling(named.group(1) + INDEX), arena);
         if (SortedTable.recognises(index)) {
           return index;

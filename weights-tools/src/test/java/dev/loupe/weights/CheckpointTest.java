@@ -345,7 +345,7 @@ class CheckpointTest {
   void opensMoreThanTheHeapHolds() throws IOException {
     Path folder = Files.createDirectory(temporary.resolve("xl"));
     Gpt2Config xl = RandomCheckpoint.Size.GPT2_XL.config();
-    Files.writeString(ModelFolder.config(folder), ConfigJson.text(xl, DType.F32, true));
+    Files.writeString(ModelFolder.config(folder), ConfigWriter.text(xl, DType.F32, true));
     List<String> rows = new ArrayList<>();
     long at = 0;
     for (Map.Entry<String, List<Long>> tensor : Gpt2Layout.shapes(xl, false).entrySet()) {

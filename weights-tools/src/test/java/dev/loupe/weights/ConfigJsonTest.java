@@ -262,7 +262,7 @@ class ConfigJsonTest {
           ModelFolder.ODD, ModelFolder.LEAST, RandomCheckpoint.Size.GPT2_XL.config()
         }) {
       for (DType dtype : DType.values()) {
-        Files.writeString(file, ConfigJson.text(config, dtype, true));
+        Files.writeString(file, ConfigWriter.text(config, dtype, true));
         assertEquals(config, ConfigJson.read(file).config());
       }
     }

@@ -4,6 +4,7 @@ import dev.loupe.hub.ModelCache;
 import dev.loupe.hub.ModelName;
 import dev.loupe.kernels.LibraryCache;
 import dev.loupe.weights.Activation;
+import dev.loupe.weights.AdapterFolder;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.CheckpointException;
 import java.nio.file.Path;
@@ -39,12 +40,12 @@ final class NamedModels {
     if (adapter != null) {
       return new Found(source, Optional.of(find(adapter)));
     }
-    if (!Checkpoint.isAdapter(source)) {
+    if (!AdapterFolder.is(source)) {
       return new Found(source, Optional.empty());
     }
-    Optional<Path> base = Checkpoint.adapterBasePath(source);
+    Optional<Path> base = AdapterFolder.basePath(source);
     return new Found(
-        base.isPresent() ? base.get() : cached(Checkpoint.adapterBaseName(source), source),
+        base.isPresent() ? base.get() : cached(AdapterFolder.baseName(source), source),
         Optional.of(source));
   }
 
