@@ -6,4 +6,8 @@ module dev.loupe.weights {
 
   exports dev.loupe.hub;
   exports dev.loupe.weights;
+  exports dev.loupe.weights.config;
+  exports dev.loupe.weights.io;
+  exports dev.loupe.weights.tensor;
+  exports dev.loupe.weights.vocabulary;
 }

@@ -4,7 +4,7 @@ import dev.loupe.kernels.FirstContact;
 import dev.loupe.kernels.VerdictChoice;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.Precision;
-import dev.loupe.weights.Activation;
+import dev.loupe.weights.config.Activation;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.Optional;

@@ -18,7 +18,7 @@ import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.ops.BackendException;
 import dev.loupe.sampling.Sampling;
-import dev.loupe.weights.DType;
+import dev.loupe.weights.tensor.DType;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;

@@ -1,7 +1,7 @@
 package dev.loupe.attention;
 
-import dev.loupe.weights.AtomicFile;
-import dev.loupe.weights.DType;
+import dev.loupe.weights.io.AtomicFile;
+import dev.loupe.weights.tensor.DType;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -2,8 +2,8 @@ package dev.loupe.attention;
 
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
-import dev.loupe.weights.DType;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.tensor.DType;
 import java.util.Arrays;
 import java.util.EnumSet;
 import java.util.List;

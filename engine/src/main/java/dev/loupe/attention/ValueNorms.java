@@ -3,8 +3,8 @@ package dev.loupe.attention;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Ops;
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.Gpt2Config;
-import dev.loupe.weights.StoredTensor;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.util.Arrays;
 
 /**

@@ -78,7 +78,7 @@ public interface CorpusJobs extends AutoCloseable {
    *
    * @throws CorpusException if an input is missing or is not what it should be, or the output has
    *     something else in it
-   * @throws dev.loupe.weights.CheckpointException if the model can't be read
+   * @throws dev.loupe.weights.io.CheckpointException if the model can't be read
    */
   Prepared prepare(Preparation what, Listener listener) throws IOException;
 
@@ -87,7 +87,7 @@ public interface CorpusJobs extends AutoCloseable {
    *
    * @throws CorpusException if there is nothing prepared, or it was for another model
    * @throws BackendException if an executor can't do what it should
-   * @throws dev.loupe.weights.CheckpointException if the model can't be read
+   * @throws dev.loupe.weights.io.CheckpointException if the model can't be read
    */
   Ran run(CorpusRun what, Listener listener) throws IOException;
 

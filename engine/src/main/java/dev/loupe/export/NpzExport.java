@@ -2,7 +2,7 @@ package dev.loupe.export;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.generate.Token;
-import dev.loupe.weights.DType;
+import dev.loupe.weights.tensor.DType;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Arrays;

@@ -2,7 +2,7 @@ package dev.loupe.export;
 
 import dev.loupe.generate.Generation;
 import dev.loupe.interpret.Readout;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.io.IOException;
 import java.nio.file.Path;
 

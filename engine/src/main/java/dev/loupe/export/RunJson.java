@@ -10,7 +10,7 @@ import dev.loupe.generate.Generation;
 import dev.loupe.generate.Token;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.sampling.Sampling;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.io.IOException;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;

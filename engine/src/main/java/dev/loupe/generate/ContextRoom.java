@@ -2,7 +2,7 @@ package dev.loupe.generate;
 
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 
 /** What a request reads, and how much a context leaves it to write. */
 final class ContextRoom {

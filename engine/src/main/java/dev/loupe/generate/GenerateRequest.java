@@ -3,7 +3,7 @@ package dev.loupe.generate;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.model.Interventions;
 import dev.loupe.sampling.Sampling;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;

@@ -1,7 +1,7 @@
 package dev.loupe.generate;
 
 import dev.loupe.text.Tokenizer;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.Optional;
 
 /** What a model reads: a text, or token ids. */

@@ -11,7 +11,7 @@ import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampler;
 import dev.loupe.text.Tokenizer;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;

@@ -9,7 +9,7 @@ import dev.loupe.ops.Ops;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.NotFiniteException;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.lang.management.ManagementFactory;
 import java.util.List;
 import java.util.Optional;

@@ -11,7 +11,7 @@ import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Scheduler;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.text.Tokenizer;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;

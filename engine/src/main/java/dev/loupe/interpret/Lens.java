@@ -5,7 +5,7 @@ import dev.loupe.generate.Prompt;
 import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Token;
 import dev.loupe.model.ModelInfo;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.Arrays;
 import java.util.List;
 

@@ -11,7 +11,7 @@ import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampler;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.Arrays;

@@ -6,7 +6,7 @@ import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import org.jspecify.annotations.Nullable;
 
 /**

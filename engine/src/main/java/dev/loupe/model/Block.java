@@ -7,8 +7,8 @@ import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
-import dev.loupe.weights.Activation;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.config.Gpt2Config;
 import org.jspecify.annotations.Nullable;
 
 /**

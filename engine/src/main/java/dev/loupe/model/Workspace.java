@@ -5,7 +5,7 @@ import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import org.jspecify.annotations.Nullable;
 
 /**

@@ -1,7 +1,7 @@
 package dev.loupe.ops;
 
-import dev.loupe.weights.Activation;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;

@@ -1,6 +1,6 @@
 package dev.loupe.ops;
 
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.Optional;
 
 /**

@@ -1,6 +1,6 @@
 package dev.loupe.ops;
 
-import dev.loupe.weights.DType;
+import dev.loupe.weights.tensor.DType;
 import java.lang.foreign.MemorySegment;
 
 /**

@@ -1,6 +1,6 @@
 package dev.loupe.ops;
 
-import dev.loupe.weights.StoredTensor;
+import dev.loupe.weights.tensor.StoredTensor;
 import org.jspecify.annotations.Nullable;
 
 /**

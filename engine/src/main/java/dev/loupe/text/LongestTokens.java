@@ -2,7 +2,7 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import dev.loupe.weights.ByteAlphabet;
+import dev.loupe.weights.vocabulary.ByteAlphabet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;

@@ -4,8 +4,8 @@ import static java.nio.charset.StandardCharsets.US_ASCII;
 
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
 import dev.loupe.kernels.LibraryCache;
-import dev.loupe.weights.CheckpointException;
-import dev.loupe.weights.FileFault;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.FileFault;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;

@@ -3,7 +3,7 @@ package dev.loupe.text;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
-import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.io.CheckpointException;
 import java.util.concurrent.locks.ReadWriteLock;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.stream.LongStream;

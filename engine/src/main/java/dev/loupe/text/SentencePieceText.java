@@ -2,8 +2,8 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import dev.loupe.weights.SentencePieceModel;
-import dev.loupe.weights.SentencePieceModel.Piece;
+import dev.loupe.weights.vocabulary.SentencePieceModel;
+import dev.loupe.weights.vocabulary.SentencePieceModel.Piece;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;

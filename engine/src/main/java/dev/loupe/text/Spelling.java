@@ -4,8 +4,8 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import dev.loupe.weights.JsonValue;
-import dev.loupe.weights.SentencePieceModel;
+import dev.loupe.weights.io.JsonValue;
+import dev.loupe.weights.vocabulary.SentencePieceModel;
 import java.util.ArrayList;
 import java.util.List;
 

@@ -2,8 +2,8 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import dev.loupe.weights.ByteAlphabet;
-import dev.loupe.weights.Vocabulary;
+import dev.loupe.weights.vocabulary.ByteAlphabet;
+import dev.loupe.weights.vocabulary.Vocabulary;
 import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;

@@ -3,11 +3,11 @@ package dev.loupe.text;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.CheckpointException;
-import dev.loupe.weights.HfTokenizer;
-import dev.loupe.weights.InputFile;
-import dev.loupe.weights.SentencePieceModel;
-import dev.loupe.weights.Vocabulary;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.InputFile;
+import dev.loupe.weights.vocabulary.HfTokenizer;
+import dev.loupe.weights.vocabulary.SentencePieceModel;
+import dev.loupe.weights.vocabulary.Vocabulary;
 import java.io.ByteArrayOutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -4,8 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.generate.Generation;
-import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.FaultyFiles;
+import dev.loupe.weights.io.AtomicFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

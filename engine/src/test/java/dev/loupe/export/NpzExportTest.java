@@ -7,7 +7,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.generate.Generation;
-import dev.loupe.weights.DType;
+import dev.loupe.weights.tensor.DType;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;

@@ -12,7 +12,7 @@ import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.lang.management.ManagementFactory;
 import java.nio.file.Path;
 import java.util.ArrayList;

@@ -24,7 +24,7 @@ import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;
-import dev.loupe.weights.DType;
+import dev.loupe.weights.tensor.DType;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;

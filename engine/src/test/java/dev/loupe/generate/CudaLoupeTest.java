@@ -15,7 +15,7 @@ import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
-import dev.loupe.weights.DType;
+import dev.loupe.weights.tensor.DType;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;

@@ -22,7 +22,7 @@ import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;

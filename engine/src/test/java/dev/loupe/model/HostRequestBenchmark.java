@@ -17,7 +17,7 @@ import dev.loupe.ops.Tensor;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Optional;

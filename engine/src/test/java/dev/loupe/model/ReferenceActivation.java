@@ -1,6 +1,6 @@
 package dev.loupe.model;
 
-import dev.loupe.weights.Activation;
+import dev.loupe.weights.config.Activation;
 
 /** The activations from their definitions, in double precision. */
 public final class ReferenceActivation {

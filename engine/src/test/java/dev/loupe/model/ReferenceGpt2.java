@@ -1,8 +1,8 @@
 package dev.loupe.model;
 
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.Gpt2Config;
-import dev.loupe.weights.StoredTensor;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.util.Arrays;
 
 /**

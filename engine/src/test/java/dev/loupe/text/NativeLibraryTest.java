@@ -9,7 +9,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
 import dev.loupe.kernels.LibraryCache;
-import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.io.CheckpointException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

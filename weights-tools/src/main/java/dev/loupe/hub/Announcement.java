@@ -1,6 +1,6 @@
 package dev.loupe.hub;
 
-import dev.loupe.weights.StrictJson;
+import dev.loupe.weights.io.StrictJson;
 import java.io.IOException;
 import java.net.http.HttpHeaders;
 import java.util.Locale;

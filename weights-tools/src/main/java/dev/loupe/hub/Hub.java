@@ -2,9 +2,9 @@ package dev.loupe.hub;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import dev.loupe.weights.CheckpointException;
-import dev.loupe.weights.JsonValue;
-import dev.loupe.weights.StrictJson;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.JsonValue;
+import dev.loupe.weights.io.StrictJson;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;

@@ -1,6 +1,6 @@
 package dev.loupe.hub;
 
-import dev.loupe.weights.InputFile;
+import dev.loupe.weights.io.InputFile;
 import java.io.IOException;
 import java.net.URI;
 import java.net.URISyntaxException;

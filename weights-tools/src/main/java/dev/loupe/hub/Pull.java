@@ -2,11 +2,11 @@ package dev.loupe.hub;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
-import dev.loupe.weights.AtomicFile;
-import dev.loupe.weights.CheckpointException;
-import dev.loupe.weights.InputFile;
-import dev.loupe.weights.JsonValue;
-import dev.loupe.weights.Progress;
+import dev.loupe.weights.io.AtomicFile;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.InputFile;
+import dev.loupe.weights.io.JsonValue;
+import dev.loupe.weights.io.Progress;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

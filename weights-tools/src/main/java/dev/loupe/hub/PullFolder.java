@@ -1,6 +1,6 @@
 package dev.loupe.hub;
 
-import dev.loupe.weights.FileFault;
+import dev.loupe.weights.io.FileFault;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;

@@ -3,6 +3,9 @@ package dev.loupe.weights;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.InputFile;
+import dev.loupe.weights.io.StrictJson;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -20,7 +23,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Source: {@code LoraConfig} in {@code src/peft/tuners/lora/config.py} of Hugging Face PEFT.
  */
-final class AdapterConfig {
+public final class AdapterConfig {
   static final String FILE_NAME = "adapter_config.json";
   private static final int MAX_BYTES = 16 << 20;
 
@@ -87,7 +90,7 @@ final class AdapterConfig {
    *
    * @throws CheckpointException if it isn't JSON
    */
-  static AdapterConfig read(Path file) throws CheckpointException {
+  public static AdapterConfig read(Path file) throws CheckpointException {
     return new AdapterConfig(file, InputFile.read(file, MAX_BYTES, "an adapter's config").object());
   }
 

@@ -1,5 +1,7 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.StrictJson;
 import java.nio.file.Files;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;

@@ -1,5 +1,16 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Layout;
+import dev.loupe.weights.config.HfConfig;
+import dev.loupe.weights.format.CheckpointReader;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.InputFile;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.io.StrictJson;
+import dev.loupe.weights.tensor.StoredTensor;
+import dev.loupe.weights.vocabulary.Vocabulary;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;

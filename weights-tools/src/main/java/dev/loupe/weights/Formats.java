@@ -1,5 +1,16 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.format.CheckpointReader;
+import dev.loupe.weights.format.ForeignReader;
+import dev.loupe.weights.format.LlmCReader;
+import dev.loupe.weights.format.LlmCTokenizer;
+import dev.loupe.weights.format.SafetensorsReader;
+import dev.loupe.weights.format.TensorFlowReader;
+import dev.loupe.weights.ggml.GgmlReader;
+import dev.loupe.weights.ggml.GgufReader;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.InputFile;
+import dev.loupe.weights.torch.PyTorchReader;
 import java.io.IOException;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;

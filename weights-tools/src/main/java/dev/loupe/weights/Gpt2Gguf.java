@@ -1,5 +1,16 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.ggml.GgmlType;
+import dev.loupe.weights.ggml.GgufNames;
+import dev.loupe.weights.ggml.GgufReader;
+import dev.loupe.weights.ggml.GgufWriter;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
+import dev.loupe.weights.vocabulary.Vocabulary;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

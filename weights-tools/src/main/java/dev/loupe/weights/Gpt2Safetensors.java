@@ -2,6 +2,18 @@ package dev.loupe.weights;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.weights.config.ConfigJson;
+import dev.loupe.weights.config.ConfigWriter;
+import dev.loupe.weights.config.GenerationJson;
+import dev.loupe.weights.config.Gpt2Layout;
+import dev.loupe.weights.format.SafetensorsReader;
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.io.AtomicFile;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.InputFile;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

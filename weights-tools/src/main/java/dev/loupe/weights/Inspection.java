@@ -2,6 +2,12 @@ package dev.loupe.weights;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
+import dev.loupe.weights.config.ConfigWriter;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Layout;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.io.StrictJson;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Formatter;

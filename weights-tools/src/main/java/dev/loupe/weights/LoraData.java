@@ -1,5 +1,7 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.TensorData;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

@@ -1,5 +1,15 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.config.Anchor;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Layout;
+import dev.loupe.weights.config.OtherModels;
+import dev.loupe.weights.format.CheckpointReader;
+import dev.loupe.weights.ggml.GgmlType;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.StrictJson;
+import dev.loupe.weights.tensor.StoredTensor;
+import dev.loupe.weights.tensor.TensorData;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;

@@ -1,5 +1,16 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.config.ConfigJson;
+import dev.loupe.weights.config.ConfigWriter;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Layout;
+import dev.loupe.weights.format.SafetensorsReader;
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.io.AtomicFile;
+import dev.loupe.weights.io.FileFault;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.tensor.DType;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.lang.foreign.Arena;

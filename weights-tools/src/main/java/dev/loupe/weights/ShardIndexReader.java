@@ -1,6 +1,15 @@
 package dev.loupe.weights;
 
 import com.google.gson.stream.JsonReader;
+import dev.loupe.weights.config.Gpt2Layout;
+import dev.loupe.weights.config.HfConfig;
+import dev.loupe.weights.format.CheckpointReader;
+import dev.loupe.weights.format.SafetensorsReader;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.InputFile;
+import dev.loupe.weights.io.StrictJson;
+import dev.loupe.weights.torch.PyTorchReader;
+import dev.loupe.weights.torch.TorchFile;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.nio.file.Path;

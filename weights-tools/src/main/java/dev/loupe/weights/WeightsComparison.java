@@ -1,5 +1,9 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Layout;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;

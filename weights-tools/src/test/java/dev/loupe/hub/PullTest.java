@@ -11,9 +11,9 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.weights.CheckpointException;
 import dev.loupe.weights.FaultyFiles;
-import dev.loupe.weights.Progress;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.Progress;
 import java.io.IOException;
 import java.net.URI;
 import java.nio.file.Files;

@@ -1,5 +1,6 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.ggml.Iq3Grid;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.SplittableRandom;

@@ -4,6 +4,11 @@ import static java.nio.charset.StandardCharsets.US_ASCII;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.ggml.GgmlReaderTest;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.management.ManagementFactory;

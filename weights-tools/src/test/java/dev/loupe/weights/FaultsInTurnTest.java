@@ -4,6 +4,10 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.weights.ggml.GgmlType;
+import dev.loupe.weights.io.AtomicFile;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.vocabulary.Vocabulary;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -5,9 +5,9 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import java.io.ByteArrayOutputStream;
 
 /** Puts a GGUF file together by its specification, sound or not. */
-final class GgufBytes {
-  int version = 3;
-  int alignment = 32;
+public final class GgufBytes {
+  public int version = 3;
+  public int alignment = 32;
   private final Out metadata = new Out();
   private int pairs;
   private final Out table = new Out();
@@ -15,15 +15,15 @@ final class GgufBytes {
   private int tensors;
 
   /** Little-endian. */
-  static final class Out extends ByteArrayOutputStream {
-    Out number(long value, int bytes) {
+  public static final class Out extends ByteArrayOutputStream {
+    public Out number(long value, int bytes) {
       for (int i = 0; i < bytes; i++) {
         write((int) (value >> (8 * i)));
       }
       return this;
     }
 
-    Out text(String text) {
+    public Out text(String text) {
       byte[] utf8 = text.getBytes(UTF_8);
       number(utf8.length, 8).writeBytes(utf8);
       return this;
@@ -31,17 +31,17 @@ final class GgufBytes {
   }
 
   /** A pair whose value is written by hand. */
-  Out pair(String key, int type) {
+  public Out pair(String key, int type) {
     pairs++;
     return metadata.text(key).number(type, 4);
   }
 
-  GgufBytes text(String key, String value) {
+  public GgufBytes text(String key, String value) {
     var _ = pair(key, 8).text(value);
     return this;
   }
 
-  GgufBytes u32(String key, int value) {
+  public GgufBytes u32(String key, int value) {
     var _ = pair(key, 4).number(value, 4);
     return this;
   }
@@ -51,7 +51,7 @@ final class GgufBytes {
     return this;
   }
 
-  GgufBytes texts(String key, String... values) {
+  public GgufBytes texts(String key, String... values) {
     Out out = pair(key, 9).number(8, 4).number(values.length, 8);
     for (String value : values) {
       var _ = out.text(value);
@@ -59,7 +59,7 @@ final class GgufBytes {
     return this;
   }
 
-  GgufBytes ints(String key, int... values) {
+  public GgufBytes ints(String key, int... values) {
     Out out = pair(key, 9).number(5, 4).number(values.length, 8);
     for (int value : values) {
       var _ = out.number(value, 4);
@@ -67,7 +67,7 @@ final class GgufBytes {
     return this;
   }
 
-  GgufBytes tensor(String name, int type, byte[] bytes, long... innermostFirst) {
+  public GgufBytes tensor(String name, int type, byte[] bytes, long... innermostFirst) {
     tensors++;
     var _ = table.text(name).number(innermostFirst.length, 4);
     for (long extent : innermostFirst) {
@@ -79,7 +79,7 @@ final class GgufBytes {
     return this;
   }
 
-  byte[] bytes() {
+  public byte[] bytes() {
     Out out = new Out();
     out.writeBytes("GGUF".getBytes(UTF_8));
     var _ = out.number(version, 4).number(tensors, 8).number(pairs, 8);

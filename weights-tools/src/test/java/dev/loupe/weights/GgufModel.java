@@ -1,5 +1,6 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.tensor.DType;
 import java.lang.foreign.MemorySegment;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -7,17 +8,17 @@ import java.util.Map;
 import java.util.SplittableRandom;
 
 /** A random GPT-2 as GGUF, and what its tensors must be once they are open. */
-final class GgufModel {
-  final GgufBytes file = new GgufBytes();
+public final class GgufModel {
+  public final GgufBytes file = new GgufBytes();
 
   /** Of each tensor in Hugging Face's layout, by Hugging Face's name. */
-  final Map<String, float[]> values = new LinkedHashMap<>();
+  public final Map<String, float[]> values = new LinkedHashMap<>();
 
   /** The tensors as they are stored, by Hugging Face's name. */
-  final Map<String, Part> parts = new LinkedHashMap<>();
+  public final Map<String, Part> parts = new LinkedHashMap<>();
 
   /** One stored tensor. */
-  static final class Part {
+  public static final class Part {
     private final int type;
     private final byte[] data;
     private final List<Integer> innermostFirst;
@@ -28,15 +29,15 @@ final class GgufModel {
       this.innermostFirst = innermostFirst;
     }
 
-    int type() {
+    public int type() {
       return type;
     }
 
-    byte[] data() {
+    public byte[] data() {
       return data;
     }
 
-    List<Integer> innermostFirst() {
+    public List<Integer> innermostFirst() {
       return innermostFirst;
     }
   }
@@ -49,7 +50,7 @@ final class GgufModel {
    *
    * @param type of the matrices; the rest is f32, as llama.cpp wants it
    */
-  GgufModel(int type, int c, int inner, int positions, int vocabulary, boolean head) {
+  public GgufModel(int type, int c, int inner, int positions, int vocabulary, boolean head) {
     this.type = type;
     file.text("general.architecture", "gpt2")
         .u32("gpt2.context_length", positions)

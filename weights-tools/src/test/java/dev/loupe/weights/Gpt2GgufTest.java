@@ -4,6 +4,14 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.ggml.GgmlType;
+import dev.loupe.weights.ggml.GgufNames;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
+import dev.loupe.weights.vocabulary.Vocabulary;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -6,6 +6,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.weights.format.LlmCReaderTest;
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

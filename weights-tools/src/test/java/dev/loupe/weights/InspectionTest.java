@@ -5,6 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Layout;
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.tensor.DType;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;

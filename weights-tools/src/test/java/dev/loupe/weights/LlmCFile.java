@@ -1,5 +1,7 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;

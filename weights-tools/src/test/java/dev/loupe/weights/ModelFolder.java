@@ -1,5 +1,13 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.format.CheckpointReader;
+import dev.loupe.weights.format.SafetensorsReader;
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.io.InputFile;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.tensor.DType;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -16,18 +24,18 @@ import java.util.Objects;
 import java.util.Set;
 
 /** Small models on disk, sound ones and broken ones. */
-final class ModelFolder {
+public final class ModelFolder {
   /** No two sizes are equal, that of a head (10) included: a mix-up shows. */
-  static final Gpt2Config ODD =
+  public static final Gpt2Config ODD =
       new Gpt2Config(2, 5, 50, 11, 37, 70, Activation.GELU, 1e-6f, true, true, -1, 36);
 
   /** Few bytes, and no two sizes equal. */
-  static final Gpt2Config LEAST =
+  public static final Gpt2Config LEAST =
       new Gpt2Config(1, 2, 6, 4, 5, 24, Activation.GELU_NEW, 1e-5f, true, false, 4, 4);
 
   private ModelFolder() {}
 
-  static Path random(Path folder, Gpt2Config config, RandomCheckpoint.Layout layout)
+  public static Path random(Path folder, Gpt2Config config, RandomCheckpoint.Layout layout)
       throws IOException {
     requireDistinct(config);
     RandomCheckpoint.write(config, 42, folder, layout, Progress.NONE);
@@ -50,20 +58,20 @@ final class ModelFolder {
     }
   }
 
-  static Path weights(Path folder) {
+  public static Path weights(Path folder) {
     return folder.resolve("model.safetensors");
   }
 
-  static Path config(Path folder) {
+  public static Path config(Path folder) {
     return folder.resolve("config.json");
   }
 
   /** A file with this header and this many zero bytes of data. */
-  static Path raw(Path file, String header, int dataBytes) throws IOException {
+  public static Path raw(Path file, String header, int dataBytes) throws IOException {
     return raw(file, header.getBytes(StandardCharsets.UTF_8), dataBytes);
   }
 
-  static Path raw(Path file, byte[] header, int dataBytes) throws IOException {
+  public static Path raw(Path file, byte[] header, int dataBytes) throws IOException {
     ByteBuffer bytes =
         ByteBuffer.allocate(8 + header.length + dataBytes).order(ByteOrder.LITTLE_ENDIAN);
     bytes.putLong(header.length).put(header);
@@ -86,7 +94,7 @@ final class ModelFolder {
   }
 
   /** The bytes of a tensor, as the file has them. */
-  static MemorySegment stored(CheckpointReader.Entry entry) {
+  public static MemorySegment stored(CheckpointReader.Entry entry) {
     return Objects.requireNonNull(entry.data()).stored();
   }
 
@@ -94,7 +102,8 @@ final class ModelFolder {
     void apply(Map<SafetensorsWriter.Entry, byte[]> tensors);
   }
 
-  static void write(Path file, Map<SafetensorsWriter.Entry, byte[]> tensors) throws IOException {
+  public static void write(Path file, Map<SafetensorsWriter.Entry, byte[]> tensors)
+      throws IOException {
     try (SafetensorsWriter out = SafetensorsWriter.create(file, List.copyOf(tensors.keySet()))) {
       for (Map.Entry<SafetensorsWriter.Entry, byte[]> tensor : tensors.entrySet()) {
         out.write(tensor.getKey().name(), MemorySegment.ofArray(tensor.getValue()));
@@ -160,7 +169,7 @@ final class ModelFolder {
     return folder.resolve("model.safetensors.index.json");
   }
 
-  static void replace(Path file, String from, String to) throws IOException {
+  public static void replace(Path file, String from, String to) throws IOException {
     String text = Files.readString(file);
     if (!text.contains(from)) {
       throw new IllegalArgumentException(from + " is not in " + text);

@@ -1,5 +1,7 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.format.SafetensorsWriter;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

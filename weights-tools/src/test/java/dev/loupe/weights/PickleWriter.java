@@ -13,23 +13,23 @@ import java.util.Map;
 import org.jspecify.annotations.Nullable;
 
 /** Writes pickles as Python's pickle module does, from its documentation; in protocol 2 or 4. */
-final class PickleWriter {
+public final class PickleWriter {
   private final ByteArrayOutputStream bytes = new ByteArrayOutputStream();
   private final DataOutputStream out = new DataOutputStream(bytes);
   private final int protocol;
   private final Map<String, Integer> memo = new HashMap<>();
 
   /** A value that writes itself. */
-  interface Pickled {
+  public interface Pickled {
     void write(PickleWriter out);
   }
 
-  PickleWriter(int protocol) {
+  public PickleWriter(int protocol) {
     this.protocol = protocol;
   }
 
   /** One whole pickle. */
-  static byte[] of(int protocol, @Nullable Object value) {
+  public static byte[] of(int protocol, @Nullable Object value) {
     PickleWriter writer = new PickleWriter(protocol);
     writer.value(value).op('.');
     byte[] body = writer.bytes.toByteArray();
@@ -41,11 +41,11 @@ final class PickleWriter {
     return whole.raw(body).bytes();
   }
 
-  byte[] bytes() {
+  public byte[] bytes() {
     return bytes.toByteArray();
   }
 
-  PickleWriter value(@Nullable Object value) {
+  public PickleWriter value(@Nullable Object value) {
     switch (value) {
       case null -> op('N');
       case Pickled pickled -> pickled.write(this);
@@ -77,7 +77,7 @@ final class PickleWriter {
     }
   }
 
-  static Pickled list(Object... items) {
+  public static Pickled list(Object... items) {
     return out -> {
       out.op(']').op('(');
       for (Object item : items) {
@@ -87,7 +87,7 @@ final class PickleWriter {
     };
   }
 
-  static Pickled global(String module, String name) {
+  public static Pickled global(String module, String name) {
     return out ->
         out.remembered(
             "global " + module + "." + name,
@@ -100,12 +100,12 @@ final class PickleWriter {
             });
   }
 
-  static Pickled call(String module, String name, List<?> arguments) {
+  public static Pickled call(String module, String name, List<?> arguments) {
     return out -> out.value(global(module, name)).value(arguments).op('R');
   }
 
   /** An OrderedDict with the attribute that state dicts have. */
-  static Pickled orderedDict(Map<String, ?> items) {
+  public static Pickled orderedDict(Map<String, ?> items) {
     return out -> {
       out.value(call("collections", "OrderedDict", List.of())).op('(');
       items.forEach((key, item) -> out.value(key).value(item));
@@ -157,7 +157,7 @@ final class PickleWriter {
     }
   }
 
-  PickleWriter op(int opcode) {
+  public PickleWriter op(int opcode) {
     return raw(new byte[] {(byte) opcode});
   }
 

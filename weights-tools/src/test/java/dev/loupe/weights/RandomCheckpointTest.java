@@ -7,6 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.config.ConfigJson;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.io.Progress;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.nio.file.Files;

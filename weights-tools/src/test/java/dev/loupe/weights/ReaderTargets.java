@@ -3,6 +3,14 @@ package dev.loupe.weights;
 import static java.nio.charset.StandardCharsets.US_ASCII;
 
 import dev.loupe.hub.HubAnswers;
+import dev.loupe.weights.config.GenerationJson;
+import dev.loupe.weights.format.LlmCTokenizer;
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.ggml.GgmlReaderTest;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
+import dev.loupe.weights.torch.CharacterVocabulary;
+import dev.loupe.weights.vocabulary.SentencePieceModel;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

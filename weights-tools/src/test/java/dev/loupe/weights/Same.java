@@ -3,14 +3,15 @@ package dev.loupe.weights;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import dev.loupe.weights.tensor.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /** Whether two checkpoints hold one model, to the bit. */
-final class Same {
+public final class Same {
   private Same() {}
 
-  static void model(Checkpoint expected, Checkpoint actual) {
+  public static void model(Checkpoint expected, Checkpoint actual) {
     assertEquals(expected.config(), actual.config());
     assertEquals(
         expected.tensors().stream().map(StoredTensor::name).toList(),

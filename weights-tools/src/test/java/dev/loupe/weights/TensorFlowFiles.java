@@ -2,6 +2,8 @@ package dev.loupe.weights;
 
 import static java.nio.charset.StandardCharsets.US_ASCII;
 
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -28,7 +30,7 @@ public final class TensorFlowFiles {
   private final List<int[]> blocks = new ArrayList<>(); // offset and size of each
   private final boolean bigEndian;
 
-  TensorFlowFiles(int shards, boolean bigEndian) {
+  public TensorFlowFiles(int shards, boolean bigEndian) {
     for (int i = 0; i < shards; i++) {
       this.shards.add(new ByteArrayOutputStream());
     }
@@ -55,7 +57,7 @@ public final class TensorFlowFiles {
     return folder;
   }
 
-  static TensorFlowFiles of(Checkpoint model, int shards, boolean bigEndian) {
+  public static TensorFlowFiles of(Checkpoint model, int shards, boolean bigEndian) {
     TensorFlowFiles files = new TensorFlowFiles(shards, bigEndian);
     int number = 0;
     for (StoredTensor tensor : model.tensors()) {
@@ -74,7 +76,7 @@ public final class TensorFlowFiles {
     return files;
   }
 
-  void put(String name, List<Long> shape, float[] values, int shard) {
+  public void put(String name, List<Long> shape, float[] values, int shard) {
     ByteBuffer bytes =
         ByteBuffer.allocate(4 * values.length)
             .order(bigEndian ? ByteOrder.BIG_ENDIAN : ByteOrder.LITTLE_ENDIAN);
@@ -82,7 +84,7 @@ public final class TensorFlowFiles {
     put(name, 1, shape, bytes.array(), shard);
   }
 
-  void put(String name, int dtype, List<Long> shape, byte[] bytes, int shard) {
+  public void put(String name, int dtype, List<Long> shape, byte[] bytes, int shard) {
     ByteArrayOutputStream dims = new ByteArrayOutputStream();
     for (long extent : shape) {
       ByteArrayOutputStream dim = new ByteArrayOutputStream();
@@ -105,11 +107,11 @@ public final class TensorFlowFiles {
     row(name, entry.toByteArray());
   }
 
-  void row(String key, byte[] value) {
+  public void row(String key, byte[] value) {
     rows.put(key, value);
   }
 
-  void save(Path folder, String prefix) throws IOException {
+  public void save(Path folder, String prefix) throws IOException {
     Files.write(folder.resolve(prefix + ".index"), index());
     for (int i = 0; i < shards.size(); i++) {
       String name = String.format("%s.data-%05d-of-%05d", prefix, i, shards.size());
@@ -117,7 +119,7 @@ public final class TensorFlowFiles {
     }
   }
 
-  byte[] index() {
+  public byte[] index() {
     table.reset();
     blocks.clear();
     Map<String, byte[]> index = new TreeMap<>();
@@ -139,7 +141,7 @@ public final class TensorFlowFiles {
   }
 
   /** An index whose index block names one empty block several times. */
-  byte[] repeating(int times) {
+  public byte[] repeating(int times) {
     table.reset();
     blocks.clear();
     byte[] empty = block(Map.of());

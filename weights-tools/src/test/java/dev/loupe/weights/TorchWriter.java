@@ -1,5 +1,8 @@
 package dev.loupe.weights;
 
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -25,7 +28,7 @@ public final class TorchWriter {
       Map.of(DType.F64, "Double", DType.F32, "Float", DType.F16, "Half", DType.BF16, "BFloat16");
 
   /** How a tensor lies in its storage. */
-  enum Lie {
+  public enum Lie {
     /** Row-major, in a storage of its own. */
     DENSE,
     /** In one storage with all others, something between. */
@@ -44,13 +47,13 @@ public final class TorchWriter {
   private boolean isOld;
   private final ByteArrayOutputStream shared = new ByteArrayOutputStream();
 
-  TorchWriter(int protocol, Lie lie, boolean bigEndian) {
+  public TorchWriter(int protocol, Lie lie, boolean bigEndian) {
     this.protocol = protocol;
     this.lie = lie;
     this.bigEndian = bigEndian;
   }
 
-  static TorchWriter plain() {
+  public static TorchWriter plain() {
     return new TorchWriter(2, Lie.DENSE, false);
   }
 
@@ -81,13 +84,13 @@ public final class TorchWriter {
   }
 
   /** The tensors as the values of a state dict. */
-  Map<String, Object> stateDict(Map<SafetensorsWriter.Entry, byte[]> tensors) {
+  public Map<String, Object> stateDict(Map<SafetensorsWriter.Entry, byte[]> tensors) {
     Map<String, Object> dict = new LinkedHashMap<>();
     tensors.forEach((entry, data) -> dict.put(entry.name(), tensor(entry, data)));
     return dict;
   }
 
-  PickleWriter.Pickled tensor(SafetensorsWriter.Entry entry, byte[] data) {
+  public PickleWriter.Pickled tensor(SafetensorsWriter.Entry entry, byte[] data) {
     int size = entry.dtype().bytes();
     int count = data.length / size;
     List<Long> strides = new ArrayList<>();
@@ -128,7 +131,7 @@ public final class TorchWriter {
   }
 
   /** A tensor that is a view of a storage, which is there when the pickle is written. */
-  PickleWriter.Pickled view(
+  public PickleWriter.Pickled view(
       DType dtype, String key, long offset, List<Long> shape, List<Long> strides) {
     return out -> {
       PickleWriter.Pickled storage = storage(TYPES.get(dtype) + "Storage", key, elements(key));
@@ -141,7 +144,7 @@ public final class TorchWriter {
     };
   }
 
-  static PickleWriter.Pickled rebuild(
+  public static PickleWriter.Pickled rebuild(
       PickleWriter.Pickled storage, Object offset, List<?> shape, List<?> strides) {
     return PickleWriter.call(
         "torch._utils",
@@ -155,13 +158,13 @@ public final class TorchWriter {
             PickleWriter.call("collections", "OrderedDict", List.of())));
   }
 
-  static PickleWriter.Pickled storage(String type, String key, Object elements) {
+  public static PickleWriter.Pickled storage(String type, String key, Object elements) {
     return out ->
         out.value(List.of("storage", PickleWriter.global("torch", type), key, "cuda:0", elements))
             .op('Q');
   }
 
-  void put(String key, byte[] storage, int bytesPerElement) {
+  public void put(String key, byte[] storage, int bytesPerElement) {
     storages.put(key, storage);
     elementBytes.put(key, bytesPerElement);
   }
@@ -179,7 +182,7 @@ public final class TorchWriter {
   }
 
   /** Since torch 1.6. */
-  byte[] zip(String folder, Object root) throws IOException {
+  public byte[] zip(String folder, Object root) throws IOException {
     Map<String, byte[]> files = new LinkedHashMap<>();
     files.put("data.pkl", PickleWriter.of(protocol, root));
     files.put(".format_version", ascii("1"));
@@ -189,7 +192,8 @@ public final class TorchWriter {
     return zip(folder, files, false);
   }
 
-  static byte[] zip(String folder, Map<String, byte[]> files, boolean packed) throws IOException {
+  public static byte[] zip(String folder, Map<String, byte[]> files, boolean packed)
+      throws IOException {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     try (ZipOutputStream zip = new ZipOutputStream(bytes)) {
       zip.setMethod(packed ? ZipOutputStream.DEFLATED : ZipOutputStream.STORED);
@@ -210,7 +214,7 @@ public final class TorchWriter {
   }
 
   /** Before torch 1.6. */
-  byte[] old(Object root) {
+  public byte[] old(Object root) {
     isOld = true;
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     byte[] magic = new BigInteger("1950a86a20f9469cfc6c", 16).toByteArray();
@@ -241,7 +245,7 @@ public final class TorchWriter {
     return bytes.toByteArray();
   }
 
-  static byte[] ascii(String text) {
+  public static byte[] ascii(String text) {
     return text.getBytes(StandardCharsets.US_ASCII);
   }
 }

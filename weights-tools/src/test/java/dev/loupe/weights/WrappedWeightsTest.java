@@ -4,6 +4,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.weights.format.SafetensorsWriter;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.torch.PyTorchReaderTest;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -6,7 +6,7 @@ import dev.loupe.bench.Benchmark.Run;
 import dev.loupe.bench.Benchmark.Settings;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Precision;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;

@@ -2,8 +2,8 @@ package dev.loupe.bench;
 
 import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Precision;
-import dev.loupe.weights.DType;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.tensor.DType;
 import java.util.Locale;
 
 /**

@@ -8,7 +8,7 @@ import dev.loupe.corpus.Preparation;
 import dev.loupe.generate.BatchReader;
 import dev.loupe.ops.Precision;
 import dev.loupe.text.Count;
-import dev.loupe.weights.AtomicFile;
+import dev.loupe.weights.io.AtomicFile;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;

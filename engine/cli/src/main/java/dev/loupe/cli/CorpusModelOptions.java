@@ -1,7 +1,7 @@
 package dev.loupe.cli;
 
 import dev.loupe.corpus.ModelPlace;
-import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.io.CheckpointException;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;

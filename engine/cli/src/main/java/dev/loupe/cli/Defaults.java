@@ -1,7 +1,7 @@
 package dev.loupe.cli;
 
-import dev.loupe.weights.CheckpointException;
-import dev.loupe.weights.InputFile;
+import dev.loupe.weights.io.CheckpointException;
+import dev.loupe.weights.io.InputFile;
 import java.io.IOException;
 import java.io.StringReader;
 import java.nio.file.Files;

@@ -17,7 +17,7 @@ import dev.loupe.kernels.KernelVerdicts;
 import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.sampling.Sampling;
-import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.io.CheckpointException;
 import java.nio.file.Path;
 import java.util.Locale;
 import java.util.Optional;

@@ -14,7 +14,7 @@ import dev.loupe.kernels.CudaDriver;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
-import dev.loupe.weights.InputFile;
+import dev.loupe.weights.io.InputFile;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Instant;

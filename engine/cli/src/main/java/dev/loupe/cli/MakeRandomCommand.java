@@ -1,7 +1,7 @@
 package dev.loupe.cli;
 
-import dev.loupe.weights.AtomicFile;
 import dev.loupe.weights.RandomCheckpoint;
+import dev.loupe.weights.io.AtomicFile;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -1,7 +1,7 @@
 package dev.loupe.cli;
 
 import dev.loupe.bench.kernel.KernelReport;
-import dev.loupe.weights.AtomicFile;
+import dev.loupe.weights.io.AtomicFile;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;

@@ -7,7 +7,7 @@ import dev.loupe.serve.Server;
 import dev.loupe.serve.ServerOptions;
 import dev.loupe.text.ChatFormat;
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.InputFile;
+import dev.loupe.weights.io.InputFile;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;

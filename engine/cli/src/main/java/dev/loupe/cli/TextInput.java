@@ -1,8 +1,8 @@
 package dev.loupe.cli;
 
 import dev.loupe.generate.Prompt;
-import dev.loupe.weights.FileFault;
-import dev.loupe.weights.InputFile;
+import dev.loupe.weights.io.FileFault;
+import dev.loupe.weights.io.InputFile;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;

@@ -6,7 +6,7 @@ import com.google.gson.JsonObject;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.io.CheckpointException;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;

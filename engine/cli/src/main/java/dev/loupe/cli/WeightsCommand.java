@@ -1,7 +1,7 @@
 package dev.loupe.cli;
 
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.Progress;
+import dev.loupe.weights.io.Progress;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.concurrent.CancellationException;

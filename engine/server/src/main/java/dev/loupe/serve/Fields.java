@@ -9,7 +9,7 @@ import com.google.gson.JsonParser;
 import com.google.gson.Strictness;
 import com.google.gson.stream.JsonReader;
 import com.google.gson.stream.JsonToken;
-import dev.loupe.weights.StrictJson;
+import dev.loupe.weights.io.StrictJson;
 import java.io.IOException;
 import java.io.StringReader;
 import java.nio.ByteBuffer;

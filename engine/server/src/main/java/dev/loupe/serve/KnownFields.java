@@ -2,7 +2,7 @@ package dev.loupe.serve;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonParser;
-import dev.loupe.weights.StrictJson;
+import dev.loupe.weights.io.StrictJson;
 import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;

@@ -7,7 +7,7 @@ import com.google.gson.JsonElement;
 import dev.loupe.Loupe;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;

@@ -11,7 +11,7 @@ import dev.loupe.generate.ReadRequest;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Mask;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;

@@ -13,7 +13,7 @@ import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.ops.Mask;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Labels;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.time.Duration;
 import java.util.List;
 import java.util.Locale;

@@ -6,7 +6,7 @@ import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.chat.ChatTemplate;
 import dev.loupe.text.Tokenizer;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.time.Duration;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;

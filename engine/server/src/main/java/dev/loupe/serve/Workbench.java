@@ -26,7 +26,7 @@ import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Mask;
 import dev.loupe.serve.Runs.Run;
 import dev.loupe.text.Count;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;

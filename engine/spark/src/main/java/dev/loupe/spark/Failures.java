@@ -3,7 +3,7 @@ package dev.loupe.spark;
 import dev.loupe.corpus.CorpusException;
 import dev.loupe.kernels.GpuException;
 import dev.loupe.ops.BackendException;
-import dev.loupe.weights.CheckpointException;
+import dev.loupe.weights.io.CheckpointException;
 import java.io.IOException;
 import org.apache.spark.sql.AnalysisException;
 import org.jspecify.annotations.Nullable;

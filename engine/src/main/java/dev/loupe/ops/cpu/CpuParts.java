@@ -3,7 +3,7 @@ package dev.loupe.ops.cpu;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Tensor;
-import dev.loupe.weights.Activation;
+import dev.loupe.weights.config.Activation;
 import java.lang.foreign.MemorySegment;
 
 /**

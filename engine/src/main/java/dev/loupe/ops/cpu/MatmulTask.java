@@ -1,7 +1,7 @@
 package dev.loupe.ops.cpu;
 
 import dev.loupe.ops.Tensor;
-import dev.loupe.weights.Activation;
+import dev.loupe.weights.config.Activation;
 import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 

@@ -1,8 +1,8 @@
 package dev.loupe.ops.cpu;
 
 import dev.loupe.ops.Weight;
-import dev.loupe.weights.DType;
-import dev.loupe.weights.StoredTensor;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

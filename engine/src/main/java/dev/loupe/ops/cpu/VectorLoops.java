@@ -1,6 +1,6 @@
 package dev.loupe.ops.cpu;
 
-import dev.loupe.weights.Activation;
+import dev.loupe.weights.config.Activation;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.foreign.Arena;

@@ -15,7 +15,7 @@ import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Mask;
-import dev.loupe.weights.DType;
+import dev.loupe.weights.tensor.DType;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;

@@ -7,7 +7,7 @@ import dev.loupe.kernels.Gpu;
 import dev.loupe.kernels.GpuMemoryException;
 import dev.loupe.kernels.Int8Weights;
 import dev.loupe.ops.SessionSize;
-import dev.loupe.weights.Gpt2Config;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;

@@ -1,7 +1,7 @@
 package dev.loupe.ops.cpu;
 
-import dev.loupe.weights.DType;
-import dev.loupe.weights.StoredTensor;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;

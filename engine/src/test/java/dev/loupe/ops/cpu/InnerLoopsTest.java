@@ -5,9 +5,9 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.model.ReferenceActivation;
-import dev.loupe.weights.Activation;
-import dev.loupe.weights.DType;
-import dev.loupe.weights.StoredTensor;
+import dev.loupe.weights.config.Activation;
+import dev.loupe.weights.tensor.DType;
+import dev.loupe.weights.tensor.StoredTensor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
