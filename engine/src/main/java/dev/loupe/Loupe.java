@@ -26,6 +26,7 @@ import dev.loupe.model.Transformer;
 import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.cpu.CpuOps;
+import dev.loupe.ops.cuda.CudaLimits;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampling;
@@ -202,7 +203,7 @@ public final class Loupe implements AutoCloseable {
   private static Opened cuda(
       Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
     Gpt2Config config = checkpoint.config();
-    CudaOps.whyNotOf(config)
+    CudaLimits.whyNot(config)
         .ifPresent(
             why -> {
               throw new BackendException(why);

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import dev.loupe.OnGpu;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.Precision;
+import dev.loupe.ops.cuda.CudaLimits;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.RandomCheckpoint;
@@ -36,7 +37,7 @@ class CudaModelTest {
   @EnumSource(Activation.class)
   void activations(Activation f) throws Exception {
     Gpt2Config config = config(2, 48, 192, f, true, false);
-    assumeTrue(CudaOps.whyNotOf(config).isEmpty(), "no kernel computes it");
+    assumeTrue(CudaLimits.whyNot(config).isEmpty(), "no kernel computes it");
     check(config, Precision.F32, 2e-4, 1e-5);
   }
 

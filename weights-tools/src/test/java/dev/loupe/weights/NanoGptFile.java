@@ -17,7 +17,7 @@ public final class NanoGptFile {
   public static void write(Checkpoint model, Path file) throws IOException {
     TorchWriter writer = TorchWriter.plain();
     Map<String, Object> root =
-        root(TorchWriter.tensors(model), writer, "_orig_mod.", true, model.config());
+    root(TorchWriter.tensors(model), writer, "_orig_mod.", true, model.config());
     Files.write(file, writer.zip("ckpt/", root));
   }
 
@@ -34,7 +34,7 @@ public final class NanoGptFile {
   }
 
   /** The dict that train.py saves; the names of tensors start with {@code transformer.} */
-  static Map<String, Object> root(
+  public static Map<String, Object> root(
       Map<SafetensorsWriter.Entry, byte[]> model,
       TorchWriter writer,
       String prefix,

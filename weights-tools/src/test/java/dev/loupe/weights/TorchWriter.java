@@ -64,7 +64,7 @@ public final class TorchWriter {
     Files.write(file, old ? writer.old(root) : writer.zip("a/", root));
   }
 
-  static Map<SafetensorsWriter.Entry, byte[]> tensors(Checkpoint model) {
+  public static Map<SafetensorsWriter.Entry, byte[]> tensors(Checkpoint model) {
     Map<SafetensorsWriter.Entry, byte[]> all = new LinkedHashMap<>();
     try (Arena arena = Arena.ofConfined()) {
       for (StoredTensor t : model.tensors()) {
@@ -77,7 +77,7 @@ public final class TorchWriter {
   }
 
   /** The tensors of a model, which stays. */
-  static Map<SafetensorsWriter.Entry, byte[]> tensors(Path folder) throws IOException {
+  public static Map<SafetensorsWriter.Entry, byte[]> tensors(Path folder) throws IOException {
     Map<SafetensorsWriter.Entry, byte[]> all = new LinkedHashMap<>();
     ModelFolder.rewrite(folder, all::putAll);
     return all;

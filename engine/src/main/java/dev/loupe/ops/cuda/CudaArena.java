@@ -11,7 +11,7 @@ import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
-import dev.loupe.ops.cuda.CudaOps.CudaWeight;
+import dev.loupe.ops.cuda.CudaMatmul.CudaWeight;
 import dev.loupe.weights.tensor.DType;
 import dev.loupe.weights.tensor.StoredTensor;
 import java.lang.foreign.MemorySegment;
@@ -82,7 +82,7 @@ final class CudaArena implements TensorArena {
   private DeviceBuffer give(DeviceBuffer buffer) {
     given.add(buffer);
     addresses.add(buffer.address());
-    ops.register(buffer, this);
+    ops.tensors().register(buffer, this);
     return buffer;
   }
 
@@ -259,7 +259,7 @@ final class CudaArena implements TensorArena {
   }
 
   private void forget() {
-    addresses.forEach(ops::forget);
+    addresses.forEach(ops.tensors()::forget);
     addresses.clear();
   }
 

@@ -55,7 +55,7 @@ public final class InputFile {
   }
 
   /** Bytes that are at hand already, under a name for messages. */
-  InputFile(Path path, MemorySegment bytes) {
+  public InputFile(Path path, MemorySegment bytes) {
     this(path, bytes, null);
   }
 

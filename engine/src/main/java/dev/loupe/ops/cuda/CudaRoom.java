@@ -1,0 +1,100 @@
+package dev.loupe.ops.cuda;
+
+import dev.loupe.kernels.AttentionKernels;
+import dev.loupe.kernels.Element;
+import dev.loupe.kernels.Gpu;
+import dev.loupe.ops.Ops;
+import dev.loupe.ops.SessionRoom;
+import dev.loupe.ops.SessionSize;
+import dev.loupe.ops.TensorArena;
+import dev.loupe.weights.config.Gpt2Config;
+import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+/**
+ * Whether a model or a session fits into the card's memory, and where a session's memory is from.
+ */
+final class CudaRoom implements AutoCloseable {
+  private final CudaOps ops;
+  private final Gpu gpu;
+  private final boolean cublas;
+  private final SessionPool pool;
+
+  /**
+   * @param cublas whether cuBLAS may serve, which takes memory of its own
+   */
+  CudaRoom(CudaOps ops, boolean cublas) {
+    this.ops = ops;
+    this.gpu = ops.gpu();
+    this.cublas = cublas;
+    pool = new SessionPool(gpu.totalBytes());
+    gpu.whenShort(pool::freeOne);
+  }
+
+  /** What sessions leave to each other. */
+  SessionPool pool() {
+    return pool;
+  }
+
+  /** Refuses a model that does not fit: {@link Ops#requireRoom(Gpt2Config, boolean)}. */
+  void requireRoom(Gpt2Config config, boolean ownHead) {
+    String narrower =
+        Stream.of(Element.F16, Element.I8)
+            .filter(e -> e.bytes() < ops.weights().bytes())
+            .map(
+                e ->
+                    "%s weights (%s), "
+                        .formatted(
+                            e == Element.I8 ? "int8" : "f16",
+                            Gpu.size(CudaMemory.ofModel(config, ownHead, e).bytes())))
+            .collect(Collectors.joining());
+    CudaMemory.ofModel(config, ownHead, ops.weights())
+        .requireRoom(
+            gpu,
+            pool::freeOne,
+            "the model",
+            "try %sa smaller model or the CPU".formatted(narrower));
+  }
+
+  /** Likewise a session. */
+  void requireRoom(SessionSize size) {
+    String advice =
+        "use %s%s%sa shorter text or fewer tokens"
+            .formatted(
+                ops.weights() == Element.F32 ? "f16 weights, " : "",
+                size.samples() > 1 ? "fewer samples, " : "",
+                size.attention().isPresent() ? "fewer layers or heads, " : "");
+    memory(size).requireRoom(gpu, pool::freeOne, "the run", advice);
+  }
+
+  /** What a session of such a size takes. */
+  CudaMemory memory(SessionSize size) {
+    long scores =
+        AttentionKernels.scratchBytes(
+            gpu, CudaMemory.cacheShape(size), ops.activations(), size.rows(), size.positions());
+    return CudaMemory.ofSession(size, ops.activations(), cublas, scores);
+  }
+
+  /** {@link Ops#session}. */
+  SessionRoom session(TensorArena model, SessionSize least, SessionSize ample) {
+    for (SessionSize size : List.of(ample, least)) {
+      SessionPool.Key key = new SessionPool.Key((CudaArena) model, size);
+      CudaArena kept = pool.take(key);
+      if (kept != null) {
+        return new SessionRoom(kept, size);
+      }
+    }
+    boolean fits = memory(ample).fits(gpu, pool::freeOne);
+    SessionSize size = fits ? ample : least;
+    if (!fits) {
+      requireRoom(least);
+    }
+    return new SessionRoom(new CudaArena(ops, new SessionPool.Key((CudaArena) model, size)), size);
+  }
+
+  @Override
+  public void close() {
+    pool.close();
+  }
+}
