@@ -8,10 +8,10 @@ import java.io.IOException;
 import org.junit.jupiter.api.function.Executable;
 
 /** What a message to the user must be: one line, with the words that help. */
-final class Refusal {
+public final class Refusal {
   private Refusal() {}
 
-  static void of(Executable action, Object... words) {
+  public static void of(Executable action, Object... words) {
     IOException e = assertThrows(IOException.class, action);
     String message = String.valueOf(e.getMessage());
     for (Object word : words) {

@@ -1,30 +1,30 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.AttentionKernels;
-import dev.loupe.kernels.Cublas;
-import dev.loupe.kernels.CublasLinear;
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.DeviceScratch;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.EmbeddingKernels;
-import dev.loupe.kernels.GemvKernels;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.KernelTimer;
-import dev.loupe.kernels.KernelTimes;
-import dev.loupe.kernels.KernelVerdicts;
-import dev.loupe.kernels.LayerNormKernels;
-import dev.loupe.kernels.LinearCall;
-import dev.loupe.kernels.LinearEpilogue;
-import dev.loupe.kernels.LinearKernels;
-import dev.loupe.kernels.LinearMap;
-import dev.loupe.kernels.ModelShape;
-import dev.loupe.kernels.PointwiseKernels;
-import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.StepKernels;
-import dev.loupe.kernels.Variant;
-import dev.loupe.kernels.VerdictChoice;
-import dev.loupe.kernels.WeightKernels;
+import dev.loupe.cuda.Cublas;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.DeviceScratch;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.driver.Variant;
+import dev.loupe.cuda.kernels.AttentionKernels;
+import dev.loupe.cuda.kernels.CublasLinear;
+import dev.loupe.cuda.kernels.EmbeddingKernels;
+import dev.loupe.cuda.kernels.GemvKernels;
+import dev.loupe.cuda.kernels.LayerNormKernels;
+import dev.loupe.cuda.kernels.LinearCall;
+import dev.loupe.cuda.kernels.LinearEpilogue;
+import dev.loupe.cuda.kernels.LinearKernels;
+import dev.loupe.cuda.kernels.LinearMap;
+import dev.loupe.cuda.kernels.PointwiseKernels;
+import dev.loupe.cuda.kernels.SampleKernels;
+import dev.loupe.cuda.kernels.StepKernels;
+import dev.loupe.cuda.kernels.WeightKernels;
+import dev.loupe.cuda.selftest.KernelTimer;
+import dev.loupe.cuda.selftest.KernelTimes;
+import dev.loupe.cuda.selftest.KernelVerdicts;
+import dev.loupe.cuda.selftest.ModelShape;
+import dev.loupe.cuda.selftest.VerdictChoice;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
@@ -433,7 +433,7 @@ public final class CudaOps implements Ops {
   @Override
   public void logits(Tensor x, Weight head, Tensor out) {
     LinearEpilogue epilogue =
-        new LinearEpilogue.Output(buffer(out), dev.loupe.kernels.KernelActivation.NONE);
+        new LinearEpilogue.Output(buffer(out), dev.loupe.cuda.kernels.KernelActivation.NONE);
     multiply(x, head, null, epilogue, out);
   }
 
@@ -507,7 +507,7 @@ public final class CudaOps implements Ops {
 
   /** Whether there are kernels for it; a model with another one runs on the CPU. */
   private static boolean computes(Activation f) {
-    return Arrays.stream(dev.loupe.kernels.KernelActivation.values())
+    return Arrays.stream(dev.loupe.cuda.kernels.KernelActivation.values())
         .anyMatch(kernel -> kernel.name().equals(f.name()));
   }
 
@@ -530,8 +530,8 @@ public final class CudaOps implements Ops {
     return whyNotOf(config);
   }
 
-  private static dev.loupe.kernels.KernelActivation kernel(Activation f) {
-    return dev.loupe.kernels.KernelActivation.valueOf(f.name());
+  private static dev.loupe.cuda.kernels.KernelActivation kernel(Activation f) {
+    return dev.loupe.cuda.kernels.KernelActivation.valueOf(f.name());
   }
 
   @Override
