@@ -2,7 +2,7 @@
 module dev.loupe.engine {
   requires ai.djl.tokenizers;
   requires transitive com.google.gson;
-  requires transitive dev.loupe.kernels;
+  requires transitive dev.loupe.cuda;
   requires transitive dev.loupe.weights;
   requires java.desktop;
   requires java.net.http;

@@ -2,14 +2,14 @@ package dev.loupe;
 
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.cuda.CacheFile;
+import dev.loupe.cuda.Card;
+import dev.loupe.cuda.selftest.FirstContact;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.OpenModel;
 import dev.loupe.generate.Scheduler;
 import dev.loupe.generate.Token;
-import dev.loupe.kernels.CacheFile;
-import dev.loupe.kernels.Card;
-import dev.loupe.kernels.FirstContact;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.BackendException;

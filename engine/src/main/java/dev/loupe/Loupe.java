@@ -1,6 +1,12 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.cuda.driver.CudaDriver;
+import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.driver.GpuMemoryException;
+import dev.loupe.cuda.selftest.FirstContact;
+import dev.loupe.cuda.selftest.KernelVerdicts;
+import dev.loupe.cuda.selftest.VerdictChoice;
 import dev.loupe.generate.BatchReader;
 import dev.loupe.generate.BrokenRunException;
 import dev.loupe.generate.GenerateRequest;
@@ -15,12 +21,6 @@ import dev.loupe.interpret.Comparison;
 import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.interpret.Lens;
 import dev.loupe.interpret.Readout;
-import dev.loupe.kernels.CudaDriver;
-import dev.loupe.kernels.FirstContact;
-import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.GpuMemoryException;
-import dev.loupe.kernels.KernelVerdicts;
-import dev.loupe.kernels.VerdictChoice;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.BackendException;
@@ -82,8 +82,8 @@ public final class Loupe implements AutoCloseable {
    *
    * @throws CheckpointException if a file is missing or malformed; the message says which and how
    * @throws BackendException if the backend asked for can't run here
-   * @throws GpuException if the GPU fails; a {@link dev.loupe.kernels.GpuMemoryException} if it has
-   *     no room for the model
+   * @throws GpuException if the GPU fails; a {@link dev.loupe.cuda.driver.GpuMemoryException} if it
+   *     has no room for the model
    */
   public static Loupe open(Path source, Options options) throws CheckpointException {
     return open(source, options, Progress.NONE);
@@ -305,7 +305,7 @@ public final class Loupe implements AutoCloseable {
    *     vocabulary, more tokens than the context holds, a layer or head that does not exist
    * @throws java.util.concurrent.CancellationException if it was ended before the prompt was read
    * @throws GpuException if the GPU fails before a token is written; a {@link
-   *     dev.loupe.kernels.GpuMemoryException} if it has no room for the run
+   *     dev.loupe.cuda.driver.GpuMemoryException} if it has no room for the run
    * @throws BrokenRunException if it fails later; has what was made so far
    * @throws NotFiniteException if the model computes NaN or infinity; the message names a weight
    *     that holds one
@@ -333,8 +333,8 @@ public final class Loupe implements AutoCloseable {
    *     all its tokens
    * @param tokens most of a pass; at least those of the model's context are always read at once
    * @throws IllegalArgumentException if the selection does not fit the model
-   * @throws GpuException if the GPU fails; a {@link dev.loupe.kernels.GpuMemoryException} if it has
-   *     no room for such passes
+   * @throws GpuException if the GPU fails; a {@link dev.loupe.cuda.driver.GpuMemoryException} if it
+   *     has no room for such passes
    */
   public BatchReader batchReader(
       Optional<AttentionSelection> attention, boolean logprobs, int tokens) {

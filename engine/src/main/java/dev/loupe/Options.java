@@ -1,7 +1,7 @@
 package dev.loupe;
 
-import dev.loupe.kernels.FirstContact;
-import dev.loupe.kernels.VerdictChoice;
+import dev.loupe.cuda.selftest.FirstContact;
+import dev.loupe.cuda.selftest.VerdictChoice;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.Precision;
 import dev.loupe.weights.config.Activation;

@@ -34,7 +34,7 @@ class LibraryTest {
       List.of("test-classes", "-tests.jar", "junit", "jmh", "selenium", "slf4j-nop", "guava");
 
   private static final List<String> NATIVE_ACCESS =
-      List.of("dev.loupe.engine", "dev.loupe.kernels", "jcuda", "jcublas", "ai.djl.tokenizers");
+      List.of("dev.loupe.engine", "dev.loupe.cuda", "jcuda", "jcublas", "ai.djl.tokenizers");
 
   @TempDir Path folder;
 

@@ -1,6 +1,6 @@
 package dev.loupe;
 
-import dev.loupe.kernels.CudaDriver;
+import dev.loupe.cuda.driver.CudaDriver;
 import java.lang.annotation.ElementType;
 import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;

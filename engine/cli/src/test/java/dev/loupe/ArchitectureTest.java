@@ -25,7 +25,7 @@ class ArchitectureTest {
 
   @Test
   void weightsAndKernelsKnowNothingOfEachOtherOrOfTheEngine() {
-    for (String module : new String[] {"dev.loupe.weights..", "dev.loupe.kernels.."}) {
+    for (String module : new String[] {"dev.loupe.weights..", "dev.loupe.cuda.."}) {
       noClasses()
           .that()
           .resideInAPackage(module)
@@ -55,7 +55,7 @@ class ArchitectureTest {
             "dev.loupe.model..", "dev.loupe.attention..", "dev.loupe.sampling..", "dev.loupe.ops")
         .should()
         .dependOnClassesThat()
-        .resideInAnyPackage("dev.loupe.ops.cpu..", "dev.loupe.ops.cuda..", "dev.loupe.kernels..")
+        .resideInAnyPackage("dev.loupe.ops.cpu..", "dev.loupe.ops.cuda..", "dev.loupe.cuda..")
         .check(LOUPE);
   }
 

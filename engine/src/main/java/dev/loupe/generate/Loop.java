@@ -1,6 +1,6 @@
 package dev.loupe.generate;
 
-import dev.loupe.kernels.GpuException;
+import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
 import dev.loupe.model.Workspace;

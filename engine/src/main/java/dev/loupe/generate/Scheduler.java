@@ -101,7 +101,7 @@ public final class Scheduler implements AutoCloseable {
    *     was written
    * @throws NotFiniteException if the model computes NaN or infinity; the message names a weight
    *     that explains it
-   * @throws dev.loupe.kernels.GpuException if the GPU fails before a token is written
+   * @throws dev.loupe.cuda.driver.GpuException if the GPU fails before a token is written
    * @throws BrokenRunException if it fails later; has what was made so far
    */
   public List<Generation> run(GenerateRequest request) {

@@ -60,7 +60,7 @@ public record HeadSurvey(
    * @param listener if it ends the reading, what was read of the text counts
    * @throws IllegalArgumentException if an id is outside the vocabulary
    * @throws CancellationException if the listener ended it before the random tokens were read
-   * @throws dev.loupe.kernels.GpuException if the GPU fails
+   * @throws dev.loupe.cuda.driver.GpuException if the GPU fails
    */
   public static HeadSurvey of(OpenModel model, Prompt prompt, ReadListener listener) {
     Gpt2Config config = model.config();

@@ -109,7 +109,7 @@ public final class Transformer implements AutoCloseable {
   /**
    * Memory for a session of this model, see {@link Ops#session}.
    *
-   * @throws dev.loupe.kernels.GpuMemoryException if there is no room
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if there is no room
    */
   public SessionRoom session(SessionSize least, SessionSize ample) {
     if (variant) { // lives for one run: nobody comes after it

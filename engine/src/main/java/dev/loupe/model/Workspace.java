@@ -43,7 +43,7 @@ public final class Workspace implements AutoCloseable {
    * A workspace of exactly the given size.
    *
    * @param rows most rows of a pass
-   * @throws dev.loupe.kernels.GpuMemoryException if the GPU has no room for it
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if the GPU has no room for it
    */
   public static Workspace of(Transformer model, SessionSize size, int rows) {
     model.ops().requireRoom(size);
@@ -54,7 +54,7 @@ public final class Workspace implements AutoCloseable {
    * A workspace of at least the size {@code least}. Where there is room it has the size {@code
    * ample}, so that later sessions can use its memory again.
    *
-   * @throws dev.loupe.kernels.GpuMemoryException if the GPU has no room for {@code least}
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if the GPU has no room for {@code least}
    */
   public static Workspace of(Transformer model, SessionSize least, SessionSize ample) {
     SessionRoom room = model.session(least, ample);

@@ -47,7 +47,7 @@ public interface Ops extends AutoCloseable {
    * @param model memory of the weights that the session reads
    * @param least size that it needs
    * @param ample size that it is given where there is room for that, so that others can follow it
-   * @throws dev.loupe.kernels.GpuMemoryException if there is no room
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if there is no room
    */
   default SessionRoom session(TensorArena model, SessionSize least, SessionSize ample) {
     requireRoom(least);

@@ -5,7 +5,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * The memory of one model or one session in a backend. Where the backend has no room left, the host
- * says so by an OutOfMemoryError and a GPU by a {@link dev.loupe.kernels.GpuMemoryException}.
+ * says so by an OutOfMemoryError and a GPU by a {@link dev.loupe.cuda.driver.GpuMemoryException}.
  * Closing it frees every tensor that it gave out; a tensor used afterwards is an
  * IllegalStateException, not a crash.
  */
@@ -43,7 +43,7 @@ public interface TensorArena extends AutoCloseable {
    * After the last weight: waits until all are where they belong and gives back what they passed
    * through.
    *
-   * @throws dev.loupe.kernels.GpuException if the GPU fails
+   * @throws dev.loupe.cuda.driver.GpuException if the GPU fails
    */
   default void loaded() {}
 

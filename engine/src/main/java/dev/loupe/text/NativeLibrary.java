@@ -3,7 +3,7 @@ package dev.loupe.text;
 import static java.nio.charset.StandardCharsets.US_ASCII;
 
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
-import dev.loupe.kernels.LibraryCache;
+import dev.loupe.cuda.driver.LibraryCache;
 import dev.loupe.weights.io.CheckpointException;
 import dev.loupe.weights.io.FileFault;
 import java.io.FileNotFoundException;

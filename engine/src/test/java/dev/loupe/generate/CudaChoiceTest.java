@@ -8,7 +8,7 @@ import dev.loupe.Loupe;
 import dev.loupe.OnGpu;
 import dev.loupe.Options;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.kernels.KernelChoice;
+import dev.loupe.cuda.driver.KernelChoice;
 import dev.loupe.model.Golden;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Precision;

@@ -8,7 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
-import dev.loupe.kernels.LibraryCache;
+import dev.loupe.cuda.driver.LibraryCache;
 import dev.loupe.weights.io.CheckpointException;
 import java.io.IOException;
 import java.nio.file.Files;

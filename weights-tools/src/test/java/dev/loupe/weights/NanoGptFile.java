@@ -17,7 +17,7 @@ public final class NanoGptFile {
   public static void write(Checkpoint model, Path file) throws IOException {
     TorchWriter writer = TorchWriter.plain();
     Map<String, Object> root =
-    root(TorchWriter.tensors(model), writer, "_orig_mod.", true, model.config());
+        root(TorchWriter.tensors(model), writer, "_orig_mod.", true, model.config());
     Files.write(file, writer.zip("ckpt/", root));
   }
 

@@ -1,6 +1,6 @@
 package dev.loupe.cli;
 
-import dev.loupe.kernels.KernelCompiler;
+import dev.loupe.cuda.driver.KernelCompiler;
 
 /**
  * Says on standard error that the driver compiles kernels, once that has taken a moment: on a

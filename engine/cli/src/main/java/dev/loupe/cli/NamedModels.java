@@ -1,8 +1,8 @@
 package dev.loupe.cli;
 
+import dev.loupe.cuda.driver.LibraryCache;
 import dev.loupe.hub.ModelCache;
 import dev.loupe.hub.ModelName;
-import dev.loupe.kernels.LibraryCache;
 import dev.loupe.weights.AdapterFolder;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.config.Activation;

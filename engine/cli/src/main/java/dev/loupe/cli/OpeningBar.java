@@ -1,6 +1,6 @@
 package dev.loupe.cli;
 
-import dev.loupe.kernels.FirstContact;
+import dev.loupe.cuda.selftest.FirstContact;
 
 /**
  * Shows how far opening a model has come: its loading and, the first time on a card, the test of

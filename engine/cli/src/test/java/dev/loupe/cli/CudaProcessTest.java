@@ -8,7 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.OnGpu;
 import dev.loupe.TinyModel;
-import dev.loupe.kernels.SelfTest;
+import dev.loupe.cuda.selftest.SelfTest;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
@@ -92,7 +92,7 @@ class CudaProcessTest {
   /** A folder that lies before the jars, with one of the compiled kernels in it, cut. */
   @Test
   void kernelsThatAreDamagedLeaveTheCpu() throws Exception {
-    String name = "dev/loupe/kernels/cuda/layernorm.sm_80.cubin.xz";
+    String name = "dev/loupe/cuda/images/layernorm.sm_80.cubin.xz";
     Path file = folder.resolve("damaged").resolve(name);
     Files.createDirectories(file.getParent());
     try (InputStream whole = SelfTest.class.getResourceAsStream("/" + name)) {

@@ -7,7 +7,7 @@ import dev.loupe.Checkout;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.OnGpu;
 import dev.loupe.TinyModel;
-import dev.loupe.kernels.SelfTest;
+import dev.loupe.cuda.selftest.SelfTest;
 import java.io.File;
 import java.nio.file.Files;
 import java.nio.file.Path;

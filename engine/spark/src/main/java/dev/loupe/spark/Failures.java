@@ -1,7 +1,7 @@
 package dev.loupe.spark;
 
 import dev.loupe.corpus.CorpusException;
-import dev.loupe.kernels.GpuException;
+import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.ops.BackendException;
 import dev.loupe.weights.io.CheckpointException;
 import java.io.IOException;

@@ -1,12 +1,12 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.CudaEvent;
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.Int8Weights;
-import dev.loupe.kernels.LinearMap;
+import dev.loupe.cuda.CudaEvent;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.kernels.Int8Weights;
+import dev.loupe.cuda.kernels.LinearMap;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;

@@ -11,7 +11,7 @@ public final class CudaLimits {
 
   /** Whether there are kernels for it; a model with another one runs on the CPU. */
   private static boolean computes(Activation f) {
-    return Arrays.stream(dev.loupe.kernels.KernelActivation.values())
+    return Arrays.stream(dev.loupe.cuda.kernels.KernelActivation.values())
         .anyMatch(kernel -> kernel.name().equals(f.name()));
   }
 
@@ -30,7 +30,7 @@ public final class CudaLimits {
   }
 
   /** What the kernels call an activation function. */
-  static dev.loupe.kernels.KernelActivation kernel(Activation f) {
-    return dev.loupe.kernels.KernelActivation.valueOf(f.name());
+  static dev.loupe.cuda.kernels.KernelActivation kernel(Activation f) {
+    return dev.loupe.cuda.kernels.KernelActivation.valueOf(f.name());
   }
 }

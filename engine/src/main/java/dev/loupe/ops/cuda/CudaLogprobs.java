@@ -1,9 +1,9 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.DeviceScratch;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.SampleKernels;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.DeviceScratch;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.kernels.SampleKernels;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
 import java.util.Arrays;

@@ -1,16 +1,16 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.AttentionMapKernels;
-import dev.loupe.kernels.AttentionMapKernels.Cells;
-import dev.loupe.kernels.AttentionMapKernels.Layout;
-import dev.loupe.kernels.AttentionMapKernels.Selection;
-import dev.loupe.kernels.AttentionMapKernels.Source;
-import dev.loupe.kernels.AttentionMapKernels.Statistics;
-import dev.loupe.kernels.CudaEvent;
-import dev.loupe.kernels.CudaStream;
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.HostBuffer;
+import dev.loupe.cuda.CudaEvent;
+import dev.loupe.cuda.CudaStream;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.HostBuffer;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.kernels.AttentionMapKernels;
+import dev.loupe.cuda.kernels.AttentionMapKernels.Cells;
+import dev.loupe.cuda.kernels.AttentionMapKernels.Layout;
+import dev.loupe.cuda.kernels.AttentionMapKernels.Selection;
+import dev.loupe.cuda.kernels.AttentionMapKernels.Source;
+import dev.loupe.cuda.kernels.AttentionMapKernels.Statistics;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;

@@ -1,11 +1,11 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.CacheShape;
-import dev.loupe.kernels.DecodeAttention;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.GpuMemoryException;
-import dev.loupe.kernels.Int8Weights;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.GpuMemoryException;
+import dev.loupe.cuda.kernels.CacheShape;
+import dev.loupe.cuda.kernels.DecodeAttention;
+import dev.loupe.cuda.kernels.Int8Weights;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;

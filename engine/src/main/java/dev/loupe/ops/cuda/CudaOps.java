@@ -1,15 +1,15 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.KernelVerdicts;
-import dev.loupe.kernels.LinearEpilogue;
-import dev.loupe.kernels.LinearMap;
-import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.StepKernels;
-import dev.loupe.kernels.VerdictChoice;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.kernels.LinearEpilogue;
+import dev.loupe.cuda.kernels.LinearMap;
+import dev.loupe.cuda.kernels.SampleKernels;
+import dev.loupe.cuda.kernels.StepKernels;
+import dev.loupe.cuda.selftest.KernelVerdicts;
+import dev.loupe.cuda.selftest.VerdictChoice;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
@@ -249,7 +249,7 @@ public final class CudaOps implements Ops {
   @Override
   public void logits(Tensor x, Weight head, Tensor out) {
     LinearEpilogue epilogue =
-        new LinearEpilogue.Output(buffer(out), dev.loupe.kernels.KernelActivation.NONE);
+        new LinearEpilogue.Output(buffer(out), dev.loupe.cuda.kernels.KernelActivation.NONE);
     multiply(x, head, null, epilogue, out);
   }
 

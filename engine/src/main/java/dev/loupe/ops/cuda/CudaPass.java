@@ -1,13 +1,13 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.AttentionKernels;
-import dev.loupe.kernels.CacheShape;
-import dev.loupe.kernels.DecodeAttention;
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.LinearCall;
-import dev.loupe.kernels.Segment;
-import dev.loupe.kernels.Segments;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.kernels.AttentionKernels;
+import dev.loupe.cuda.kernels.CacheShape;
+import dev.loupe.cuda.kernels.DecodeAttention;
+import dev.loupe.cuda.kernels.LinearCall;
+import dev.loupe.cuda.kernels.Segment;
+import dev.loupe.cuda.kernels.Segments;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;

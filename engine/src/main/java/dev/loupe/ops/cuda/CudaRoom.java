@@ -1,8 +1,8 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.AttentionKernels;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.Gpu;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.kernels.AttentionKernels;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;

@@ -1,14 +1,14 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.Graph;
-import dev.loupe.kernels.HostBuffer;
-import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.SampleOptions;
-import dev.loupe.kernels.Segment;
-import dev.loupe.kernels.StepKernels;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.Graph;
+import dev.loupe.cuda.HostBuffer;
+import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.kernels.SampleKernels;
+import dev.loupe.cuda.kernels.SampleOptions;
+import dev.loupe.cuda.kernels.Segment;
+import dev.loupe.cuda.kernels.StepKernels;
 import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;

@@ -1,6 +1,6 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.DeviceBuffer;
+import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
 import java.util.Map;

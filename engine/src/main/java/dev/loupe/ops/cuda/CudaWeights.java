@@ -1,16 +1,16 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.CudaEvent;
-import dev.loupe.kernels.CudaStream;
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.HostBuffer;
-import dev.loupe.kernels.Int8Weights;
-import dev.loupe.kernels.LinearMap;
-import dev.loupe.kernels.PointwiseKernels;
-import dev.loupe.kernels.WeightKernels;
+import dev.loupe.cuda.CudaEvent;
+import dev.loupe.cuda.CudaStream;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.HostBuffer;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.kernels.Int8Weights;
+import dev.loupe.cuda.kernels.LinearMap;
+import dev.loupe.cuda.kernels.PointwiseKernels;
+import dev.loupe.cuda.kernels.WeightKernels;
 import dev.loupe.weights.config.Gpt2Config;
 import dev.loupe.weights.tensor.DType;
 import dev.loupe.weights.tensor.StoredTensor;

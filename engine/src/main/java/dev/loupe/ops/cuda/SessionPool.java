@@ -50,7 +50,7 @@ final class SessionPool implements AutoCloseable {
   /**
    * The memory of an earlier session, or null if there is none.
    *
-   * @throws dev.loupe.kernels.GpuException if the GPU fails
+   * @throws dev.loupe.cuda.driver.GpuException if the GPU fails
    */
   @Nullable CudaArena take(Key key) {
     CudaArena found = null;

@@ -1,15 +1,15 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.CudaEvent;
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.Graph;
-import dev.loupe.kernels.HostBuffer;
-import dev.loupe.kernels.SampleKernels;
-import dev.loupe.kernels.SampleOptions;
-import dev.loupe.kernels.Segments;
-import dev.loupe.kernels.StepKernels;
+import dev.loupe.cuda.CudaEvent;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.Graph;
+import dev.loupe.cuda.HostBuffer;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.kernels.SampleKernels;
+import dev.loupe.cuda.kernels.SampleOptions;
+import dev.loupe.cuda.kernels.Segments;
+import dev.loupe.cuda.kernels.StepKernels;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.StepPlan;

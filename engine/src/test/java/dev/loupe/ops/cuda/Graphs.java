@@ -1,6 +1,6 @@
 package dev.loupe.ops.cuda;
 
-import dev.loupe.kernels.KernelChoice;
+import dev.loupe.cuda.driver.KernelChoice;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Precision;

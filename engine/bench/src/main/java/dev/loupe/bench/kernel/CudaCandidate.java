@@ -1,14 +1,14 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.kernels.AttentionKernels;
-import dev.loupe.kernels.CacheShape;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.GemvKernels;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.Int8Weights;
-import dev.loupe.kernels.LayerNormKernels;
-import dev.loupe.kernels.LinearKernels;
-import dev.loupe.kernels.Variant;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.Variant;
+import dev.loupe.cuda.kernels.AttentionKernels;
+import dev.loupe.cuda.kernels.CacheShape;
+import dev.loupe.cuda.kernels.GemvKernels;
+import dev.loupe.cuda.kernels.Int8Weights;
+import dev.loupe.cuda.kernels.LayerNormKernels;
+import dev.loupe.cuda.kernels.LinearKernels;
 import dev.loupe.ops.Precision;
 
 /**

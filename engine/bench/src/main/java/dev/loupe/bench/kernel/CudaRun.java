@@ -1,11 +1,11 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.kernels.ColdTimer;
-import dev.loupe.kernels.DeviceBuffer;
-import dev.loupe.kernels.Element;
-import dev.loupe.kernels.Gpu;
-import dev.loupe.kernels.GpuException;
-import dev.loupe.kernels.LaunchResources;
+import dev.loupe.cuda.ColdTimer;
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.driver.LaunchResources;
 import dev.loupe.ops.BackendException;
 import java.util.ArrayList;
 import java.util.Comparator;

@@ -2,7 +2,7 @@ package dev.loupe.bench.kernel;
 
 import dev.loupe.bench.kernel.Device.Roofline;
 import dev.loupe.bench.kernel.Measurement.Status;
-import dev.loupe.kernels.GpuMemoryException;
+import dev.loupe.cuda.driver.GpuMemoryException;
 import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import java.util.ArrayList;

@@ -10,7 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.OnGpu;
 import dev.loupe.bench.kernel.Measurement.Status;
-import dev.loupe.kernels.CudaDriver;
+import dev.loupe.cuda.driver.CudaDriver;
 import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import java.util.ArrayList;

@@ -1,0 +1,447 @@
+package dev.loupe.cuda.kernels;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.Variant;
+import dev.loupe.cuda.emulator.Close;
+import dev.loupe.cuda.emulator.Emulated;
+import dev.loupe.cuda.emulator.Emulator;
+import dev.loupe.cuda.emulator.OnDevice;
+import dev.loupe.cuda.emulator.Refusal;
+import dev.loupe.cuda.kernels.LinearEpilogue.Output;
+import dev.loupe.cuda.kernels.LinearEpilogue.QkvAppend;
+import dev.loupe.cuda.kernels.LinearEpilogue.Residual;
+import dev.loupe.cuda.kernels.LinearProblem.Expected;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.Function;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.MethodSource;
+
+@OnDevice
+public class LinearKernelsTest {
+  private static final Element F32 = Element.F32;
+  private static final int SEED = 20_260;
+
+  /** R, in, out: around warps, tiles of 16, 64 and 128, and chunks of 16 bytes. */
+  private static final int[][] SHAPES = {
+    {1, 8, 1}, {7, 24, 33}, {31, 64, 65}, {33, 72, 64}, {65, 136, 129}, {200, 48, 96}, {513, 32, 40}
+  };
+
+  /** Rows of W that are no multiples of 16 bytes; not for v4. */
+  private static final int[][] ODD_SHAPES = {{1, 1, 1}, {5, 3, 2}, {33, 65, 31}, {130, 18, 67}};
+
+  private static Gpu gpu;
+  private static LinearKernels linear;
+
+  @BeforeAll
+  static void open() {
+    gpu = Emulator.open();
+    linear = new LinearKernels(gpu);
+  }
+
+  @AfterAll
+  static void close() {
+    gpu.close();
+  }
+
+  @BeforeEach
+  void forward() {
+    Emulator.options(Emulator.Schedule.FORWARD, SEED, false);
+  }
+
+  @AfterEach
+  void everyBufferIsClosed() {
+    assertEquals(List.of(), gpu.liveBuffers());
+  }
+
+  private static Stream<Arguments> kernels() {
+    return LinearKernels.VARIANTS.stream()
+        .flatMap(
+            v ->
+                Stream.of(
+                    Arguments.of(v, F32, F32),
+                    Arguments.of(v, Element.F16, Element.F16),
+                    Arguments.of(v, Element.F16, F32),
+                    Arguments.of(v, Element.BF16, Element.BF16),
+                    Arguments.of(v, Element.BF16, F32)));
+  }
+
+  private static float[] run(
+      Variant variant,
+      LinearBuffers b,
+      DeviceBuffer target,
+      Function<DeviceBuffer, LinearEpilogue> epilogue) {
+    linear.prepare(variant, b.map, b.x, epilogue.apply(target)).run(b.problem.rows);
+    return b.result(target);
+  }
+
+  private static float[] output(Variant variant, LinearBuffers b) {
+    return run(variant, b, b.target(F32), t -> new Output(t, KernelActivation.NONE));
+  }
+
+  /** Compares with the reference, after {@code epilogue} has been at it. */
+  private static void check(
+      Variant variant,
+      LinearProblem p,
+      boolean withBias,
+      float[] actual,
+      ExpectedEpilogue epilogue) {
+    boolean tensorCores = variant.name().equals("v4");
+    Element narrowed = tensorCores ? p.weightElement : p.xElement;
+    double[] expected = new double[actual.length];
+    double[] error = new double[actual.length];
+    for (int i = 0; i < actual.length; i++) {
+      boolean splits = tensorCores && p.weightElement == F32;
+      Expected e = p.expected(i / p.outputs, i % p.outputs, withBias, narrowed, splits);
+      e = epilogue.of(i, e);
+      expected[i] = e.value();
+      error[i] = e.error();
+    }
+    Close.check("linear %s, %s".formatted(variant.name(), p), expected, actual, error);
+  }
+
+  /** What an epilogue makes of the sum at place {@code i}. */
+  private interface ExpectedEpilogue {
+    Expected of(int i, Expected sum);
+  }
+
+  private static int[][] shapes(Variant variant) {
+    return variant.name().equals("v4")
+        ? SHAPES
+        : Stream.of(SHAPES, ODD_SHAPES).flatMap(Stream::of).toArray(int[][]::new);
+  }
+
+  @ParameterizedTest
+  @MethodSource("kernels")
+  void equalsTheReference(Variant variant, Element weight, Element x) {
+    for (int[] s : shapes(variant)) {
+      boolean withBias = s[0] != 7;
+      LinearProblem p = new LinearProblem(weight, x, s[0], s[1], s[2], SEED + s[0]);
+      try (LinearBuffers b = new LinearBuffers(gpu, p, withBias)) {
+        check(variant, p, withBias, output(variant, b), (i, sum) -> sum);
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("kernels")
+  void bitsDependNotOnTheSchedule(Variant variant, Element weight, Element x) {
+    LinearProblem p = new LinearProblem(weight, x, 35, 200, 70, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      float[] forward = output(variant, b);
+      check(variant, p, true, forward, (i, sum) -> sum);
+      Emulator.options(Emulator.Schedule.REVERSE, SEED, true);
+      assertArrayEquals(forward, output(variant, b), "reverse, eager");
+      for (int seed = 1; seed <= 2; seed++) {
+        Emulator.options(Emulator.Schedule.RANDOM, seed, seed == 2);
+        assertArrayEquals(forward, output(variant, b), "random, seed " + seed);
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("kernels")
+  void bitsDependOnTheRowAlone(Variant variant, Element weight, Element x) {
+    LinearProblem p = new LinearProblem(weight, x, 9, 136, 68, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      float[] all = output(variant, b);
+      for (int r : new int[] {0, 4, 8}) {
+        DeviceBuffer row = b.target(F32);
+        DeviceBuffer x1 = b.x.slice((long) r * p.in, p.in);
+        linear.prepare(variant, b.map, x1, new Output(row, KernelActivation.NONE)).run(1);
+        for (int o = 0; o < p.outputs; o++) {
+          float[] one = new float[p.outputs];
+          row.download(one);
+          assertEquals(all[r * p.outputs + o], one[o], "row " + r);
+        }
+      }
+    }
+  }
+
+  /** One thread an output adds in the same order as tiles do. */
+  @ParameterizedTest
+  @EnumSource(
+      value = Element.class,
+      names = {"F32", "F16", "BF16"})
+  void firstThreeVersionsGiveTheSameBits(Element element) {
+    LinearProblem p = new LinearProblem(element, element, 20, 77, 70, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      float[] v1 = output(LinearKernels.VARIANTS.get(0), b);
+      assertArrayEquals(v1, output(LinearKernels.VARIANTS.get(1), b));
+      assertArrayEquals(v1, output(LinearKernels.VARIANTS.get(2), b));
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("kernels")
+  void activates(Variant variant, Element weight, Element x) {
+    LinearProblem p = new LinearProblem(weight, x, 17, 32, 37, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      for (KernelActivation f : KernelActivation.values()) {
+        float[] y = run(variant, b, b.target(x), t -> new Output(t, f));
+        check(variant, p, true, y, (i, sum) -> sum.activated(f).stored(x));
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @MethodSource("kernels")
+  void addsToTheResidualStream(Variant variant, Element weight, Element x) {
+    for (int outputs : new int[] {37, 68}) {
+      LinearProblem p = new LinearProblem(weight, x, 19, 40, outputs, SEED);
+      float[] stream = new LinearProblem(F32, F32, 1, 19, outputs, 5).w; // [19, outputs]
+      try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+        DeviceBuffer acc = b.target(F32);
+        acc.upload(stream);
+        float[] y = run(variant, b, acc, Residual::new);
+        check(variant, p, true, y, (i, sum) -> sum.plus(stream[i]));
+      }
+    }
+  }
+
+  public static final CacheShape CACHE = new CacheShape(3, 2, 5, 8);
+  // row 2 goes nowhere, nor do rows 5 and 6
+  public static final int[] SEQUENCE = {1, 1, -1, 2, 0, 3, 0};
+  public static final int[] POSITION = {3, 4, 0, 0, 2, 0, 5};
+
+  @ParameterizedTest
+  @MethodSource("kernels")
+  void appendsKeysAndValues(Variant variant, Element weight, Element x) {
+    int width = CACHE.width();
+    LinearProblem p = new LinearProblem(weight, x, SEQUENCE.length, width, 3 * width, SEED);
+    for (Element cache : List.of(F32, Element.F16, Element.BF16)) {
+      try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+        DeviceBuffer keys = b.empty(cache, CACHE.elements());
+        DeviceBuffer values = b.empty(cache, CACHE.elements());
+        DeviceBuffer s = b.with(SEQUENCE);
+        DeviceBuffer at = b.with(POSITION);
+        float[] qkv =
+            run(variant, b, b.target(F32), t -> new QkvAppend(t, keys, values, s, at, CACHE));
+        check(variant, p, true, qkv, (i, sum) -> sum);
+        assertArrayEquals(cached(qkv, 1, cache), downloaded(keys), "keys");
+        assertArrayEquals(cached(qkv, 2, cache), downloaded(values), "values");
+        float[] narrow =
+            run(variant, b, b.target(x), t -> new QkvAppend(t, keys, values, s, at, CACHE));
+        check(variant, p, true, narrow, (i, sum) -> sum.stored(x));
+        assertArrayEquals(cached(qkv, 1, cache), downloaded(keys), "keys beside a narrow qkv");
+      }
+    }
+  }
+
+  private static float[] downloaded(DeviceBuffer buffer) {
+    float[] values = new float[(int) buffer.elements()];
+    buffer.download(values);
+    return values;
+  }
+
+  /** What a cache of NaN holds after part 1 (K) or 2 (V) of qkv was appended. */
+  static float[] cached(float[] qkv, int part, Element element) {
+    float[] cache = new float[(int) CACHE.elements()];
+    Arrays.fill(cache, Float.NaN);
+    int width = CACHE.width();
+    for (int r = 0; r < qkv.length / (3 * width); r++) {
+      int s = SEQUENCE[r];
+      if (s < 0 || s >= CACHE.sequences() || POSITION[r] >= CACHE.capacity()) {
+        continue;
+      }
+      for (int i = 0; i < width; i++) {
+        int head = i / CACHE.headSize();
+        int cell = (s * CACHE.heads() + head) * CACHE.capacity() + POSITION[r];
+        cache[cell * CACHE.headSize() + i % CACHE.headSize()] =
+            LinearProblem.rounded(element, qkv[r * 3 * width + part * width + i]);
+      }
+    }
+    return cache;
+  }
+
+  /** Large and small numbers in one sum: a split into one tf32 alone would miss by 2^-11. */
+  @Test
+  void threeTf32ProductsKeepWhatOneLoses() {
+    LinearProblem p = new LinearProblem(F32, F32, 3, 64, 5, SEED);
+    for (int i = 0; i < p.rows * p.in; i++) {
+      p.x[i] = Math.scalb(p.x[i], i % 40 - 20);
+    }
+    Variant v4 = LinearKernels.VARIANTS.getLast();
+    try (LinearBuffers b = new LinearBuffers(gpu, p, false)) {
+      check(v4, p, false, output(v4, b), (i, sum) -> sum);
+    }
+  }
+
+  /** Sums that only grow: what tensor cores cut off would add up over all of k. */
+  @Test
+  void f32SumsOfTensorCoresAreShort() {
+    LinearProblem p = new LinearProblem(F32, F32, 3, 3072, 5, SEED);
+    for (float[] values : List.of(p.x, p.w)) {
+      for (int i = 0; i < values.length; i++) {
+        values[i] = Math.abs(values[i]);
+      }
+    }
+    Variant v4 = LinearKernels.VARIANTS.getLast();
+    try (LinearBuffers b = new LinearBuffers(gpu, p, false)) {
+      check(v4, p, false, output(v4, b), (i, sum) -> sum);
+    }
+  }
+
+  @Test
+  void picksTensorCoresWhereTheyCan() {
+    LinearProblem even = new LinearProblem(F32, F32, 1, 8, 4, SEED);
+    LinearProblem odd = new LinearProblem(F32, F32, 1, 7, 4, SEED);
+    try (LinearBuffers a = new LinearBuffers(gpu, even, true);
+        LinearBuffers b = new LinearBuffers(gpu, odd, true)) {
+      String best = gpu.computeCapability() >= 80 ? "v4" : "v3";
+      assertEquals(best, linear.variantFor(a.map, 1).name());
+      assertEquals("v3", linear.variantFor(b.map, 1).name());
+    }
+  }
+
+  @OnDevice(emulated = true)
+  @Test
+  void olderCardsGetTheVersionWithoutTensorCores() {
+    Emulator.card(75, -1, -1, -1);
+    LinearProblem p = new LinearProblem(F32, F32, 2, 8, 4, SEED);
+    try (Gpu turing = Gpu.open(0);
+        LinearBuffers b = new LinearBuffers(turing, p, true)) {
+      LinearKernels kernels = new LinearKernels(turing);
+      assertEquals("v3", kernels.variantFor(b.map, 2).name());
+      Output out = new Output(b.target(F32), KernelActivation.NONE);
+      assertEquals(
+          "linear v4: needs compute capability 8.0, this card has 7.5; use v3",
+          Refusal.ofArguments(
+              () -> kernels.prepare(LinearKernels.VARIANTS.getLast(), b.map, b.x, out)));
+    } finally {
+      Emulator.usualCard();
+    }
+  }
+
+  @OnDevice(emulated = true)
+  @ParameterizedTest
+  @MethodSource("kernels")
+  void sharedMemoryHasNoBankConflicts(Variant variant, Element weight, Element x) {
+    LinearProblem p = new LinearProblem(weight, x, 130, 136, 68, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      Emulated.resetStatistics();
+      output(variant, b);
+      assertEquals(0, Emulated.bankConflicts());
+    }
+  }
+
+  private static void refused(String message, Runnable call) {
+    Exception e = assertThrows(IllegalArgumentException.class, call::run);
+    assertEquals(message, e.getMessage());
+  }
+
+  @Test
+  void refusesACacheInTheMemoryOfQkv() {
+    Variant v3 = LinearKernels.VARIANTS.get(2);
+    LinearProblem p = new LinearProblem(Element.F16, Element.F16, 4, 12, 48, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      DeviceBuffer all = b.empty(F32, 4 * CACHE.elements());
+      DeviceBuffer apart = b.empty(F32, CACHE.elements());
+      refused(
+          "linear v3: out and keys overlap",
+          () -> linear.prepare(v3, b.map, b.x, append(b, all, all, apart)));
+      refused(
+          "linear v3: out and values overlap",
+          () -> linear.prepare(v3, b.map, b.x, append(b, all, apart, all)));
+    }
+  }
+
+  private static QkvAppend append(
+      LinearBuffers b, DeviceBuffer qkv, DeviceBuffer keys, DeviceBuffer values) {
+    return new QkvAppend(qkv, keys, values, b.with(0), b.with(0), CACHE);
+  }
+
+  @Test
+  void refusesShapesAndBuffersWithASentence() {
+    Variant v3 = LinearKernels.VARIANTS.get(2);
+    Variant v4 = LinearKernels.VARIANTS.get(3);
+    LinearProblem p = new LinearProblem(Element.F16, Element.F16, 4, 12, 6, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      Output out = new Output(b.target(F32), KernelActivation.NONE);
+      refused(
+          "linear v4: in is 12, not a multiple of 8, so rows of W are not multiples of 16 bytes;"
+              + " use v3",
+          () -> linear.prepare(v4, b.map, b.x, out));
+      refused(
+          "linear v3: no kernel for x in BF16 and W in F16",
+          () -> linear.prepare(v3, b.map, b.empty(Element.BF16, 12), out));
+      refused(
+          "linear v3: no kernel from x in F16 to out in BF16",
+          () ->
+              linear.prepare(
+                  v3, b.map, b.x, new Output(b.target(Element.BF16), KernelActivation.NONE)));
+      refused(
+          "linear v3: acc holds F16, not F32",
+          () -> linear.prepare(v3, b.map, b.x, new Residual(b.target(Element.F16))));
+      refused(
+          "linear v3: x and out overlap",
+          () -> linear.prepare(v3, b.map, b.x, new Output(b.x, KernelActivation.NONE)));
+      refused(
+          "linear v3: x starts at an address that is no multiple of 16",
+          () -> linear.prepare(v3, b.map, b.x.slice(1, 24), out));
+      LinearCall call = linear.prepare(v3, b.map, b.x, out);
+      refused("linear v3: rows is 0, not between 1 and 7", () -> call.run(0));
+      refused("linear v3: rows is 8, not between 1 and 7", () -> call.run(8));
+      DeviceBuffer keys = b.empty(F32, CACHE.elements());
+      refused(
+          "linear v3: 6 outputs for q, k and v of 2 heads of width 8, which are 48",
+          () ->
+              linear.prepare(
+                  v3,
+                  b.map,
+                  b.x,
+                  new QkvAppend(b.target(F32), keys, keys, b.with(0), b.with(0), CACHE)));
+      refused(
+          "linear: gemv v0 is not a variant of linear",
+          () -> linear.prepare(GemvKernels.VARIANTS.getFirst(), b.map, b.x, out));
+      b.x.close();
+      refused("linear v3: x is closed", () -> linear.prepare(v3, b.map, b.x, out));
+      assertTrue(Refusal.ofArguments(() -> call.run(1)).endsWith("was freed"));
+    }
+  }
+
+  @Test
+  void mapsAreCheckedWhenTheyAreMade() {
+    LinearProblem p = new LinearProblem(F32, F32, 1, 4, 6, SEED);
+    try (LinearBuffers b = new LinearBuffers(gpu, p, true)) {
+      DeviceBuffer w = b.map.weight();
+      DeviceBuffer bias = b.map.bias();
+      refused(
+          "linear map: weight has 24 elements, needs 28", () -> new LinearMap(w, null, bias, 4, 7));
+      refused("linear map: bias has 6 elements, needs 8", () -> new LinearMap(w, null, bias, 3, 8));
+      refused(
+          "linear map: in is 0, not between 1 and 268435456",
+          () -> new LinearMap(w, null, bias, 0, 6));
+      refused(
+          "linear map: weight holds F32 and there are 6 scales; I8 needs them, no other does",
+          () -> new LinearMap(w, bias, bias, 4, 6));
+      DeviceBuffer bytes = b.empty(Element.I8, 24);
+      refused(
+          "linear map: weight holds I8 and there are no scales; I8 needs them, no other does",
+          () -> new LinearMap(bytes, null, bias, 4, 6));
+      refused(
+          "linear v3: no kernel for W in I8",
+          () ->
+              linear.prepare(
+                  LinearKernels.VARIANTS.get(2),
+                  new LinearMap(bytes, bias, bias, 4, 6),
+                  b.x,
+                  new Output(b.target(F32), KernelActivation.NONE)));
+    }
+  }
+}

@@ -1,0 +1,103 @@
+package dev.loupe.cuda.selftest;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.emulator.ChildJvm;
+import dev.loupe.cuda.emulator.Emulator;
+import dev.loupe.cuda.emulator.OnDevice;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+@OnDevice
+@Timeout(200)
+class SelfTestTest {
+  @Test
+  void everyFamilyIsRight() {
+    assertEveryFamilyIsRight();
+  }
+
+  private static void assertEveryFamilyIsRight() {
+    try (Gpu gpu = Emulator.open()) {
+      for (String family : SelfTest.families()) {
+        SelfTest.Finding finding = SelfTest.of(gpu, family);
+        assertTrue(finding.isRight(), finding.toString());
+        assertTrue(finding.text().startsWith("ok: " + finding.results()), finding.toString());
+        assertEquals(List.of(), gpu.liveBuffers());
+      }
+    }
+  }
+
+  @Test
+  @OnDevice(emulated = true)
+  void anOlderCardIsTestedByWhatItSupports() {
+    try {
+      Emulator.card(75, -1, -1, -1);
+      assertEveryFamilyIsRight();
+    } finally {
+      Emulator.usualCard();
+    }
+  }
+
+  /** Tells which results are wrong on a device whose kernels do nothing. */
+  static final class WithoutKernels {
+    private WithoutKernels() {}
+
+    public static void main(String[] args) {
+      try (Gpu gpu = Emulator.open()) {
+        for (String family : SelfTest.families()) {
+          SelfTest.Finding finding = SelfTest.of(gpu, family);
+          System.out.println(
+              "%s: %d of %d, %s"
+                  .formatted(family, finding.wrong(), finding.results(), finding.text()));
+        }
+      }
+    }
+  }
+
+  /** So each comparison can fail. */
+  @Test
+  @OnDevice(emulated = true)
+  void everyResultOfAKernelThatDoesNothingIsWrong(@TempDir Path temporary) throws Exception {
+    String output = ChildJvm.run(WithoutKernels.class, Map.of("EMU_KERNELS_OFF", "_"), temporary);
+    List<String> lines = output.lines().toList();
+    assertEquals(SelfTest.families().size() + 1, lines.size(), output);
+    for (String line : lines.subList(0, lines.size() - 1)) {
+      assertTrue(
+          line.matches("\\w+: (\\d+) of \\1, WRONG: \\1 of \\1 results, .+ is .+, not .+"), line);
+    }
+    assertEquals("exit 0", lines.getLast());
+  }
+
+  @Test
+  @OnDevice(emulated = true)
+  void aGpuThatFailsIsAFinding() {
+    try (Gpu gpu = Emulator.open()) {
+      Emulator.failKernel(3, 719); // CUDA_ERROR_LAUNCH_FAILED
+      SelfTest.Finding finding = SelfTest.of(gpu, "linear");
+      assertFalse(finding.isRight());
+      assertTrue(finding.text().startsWith("fails: "), finding.text());
+      assertTrue(finding.text().contains("CUDA_ERROR_LAUNCH_FAILED"), finding.text());
+    }
+  }
+
+  @Test
+  @OnDevice(emulated = true)
+  void everyKernelIsTestedButThoseOfOtherHeadSizes() {
+    try (Gpu gpu = Emulator.open()) {
+      SelfTest.families().forEach(family -> SelfTest.of(gpu, family));
+      Set<String> missed = new TreeSet<>(Emulator.kernels());
+      missed.removeAll(gpu.loadedKernels());
+      missed.removeIf(name -> name.matches("attention_v[345]_d(?!64_).*|(micro|probe)_.*"));
+      assertEquals(Set.of(), missed);
+    }
+  }
+}
