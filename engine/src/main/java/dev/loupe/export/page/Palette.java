@@ -1,4 +1,4 @@
-package dev.loupe.export;
+package dev.loupe.export.page;
 
 import java.util.List;
 
@@ -36,7 +36,7 @@ public record Palette(List<String> stops) {
   }
 
   /** The colour at {@code position} 0..1, as 0xRRGGBB. */
-  int rgb(double position) {
+  public int rgb(double position) {
     double place = position * (stops.size() - 1);
     int below = Math.min((int) place, stops.size() - 2);
     double part = place - below;
@@ -52,7 +52,7 @@ public record Palette(List<String> stops) {
   }
 
   /** {@code size} colours from position 0 to 1, as 0xRRGGBB. */
-  int[] table(int size) {
+  public int[] table(int size) {
     int[] table = new int[size];
     for (int i = 0; i < size; i++) {
       table[i] = rgb((double) i / (size - 1));

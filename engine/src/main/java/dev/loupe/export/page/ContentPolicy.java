@@ -1,4 +1,4 @@
-package dev.loupe.export;
+package dev.loupe.export.page;
 
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
