@@ -1,10 +1,13 @@
-package dev.loupe.text;
+package dev.loupe.text.files;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.text.CharSpan;
+import dev.loupe.text.StreamDecoder;
+import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.CheckpointException;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;

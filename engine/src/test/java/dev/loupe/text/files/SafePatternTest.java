@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.files;
 
 import static org.junit.jupiter.api.Assertions.assertThrows;
 

@@ -1,4 +1,7 @@
-package dev.loupe.text;
+package dev.loupe.text.files;
+
+import com.google.gson.JsonObject;
+import dev.loupe.weights.JsonValue;
 
 /**
  * A token that is found in the text as it stands, before the tokenizer's model sees the rest: an
@@ -12,7 +15,7 @@ package dev.loupe.text;
  * @param rstrip it swallows the white space after it
  * @param normalized it is looked for after the normalizer changed the text, and changed likewise
  */
-record AddedToken(
+public record AddedToken(
     String content,
     int id,
     boolean special,
@@ -21,15 +24,27 @@ record AddedToken(
     boolean rstrip,
     boolean normalized) {
 
-  AddedToken {
+  public AddedToken {
     if (content.isEmpty()) {
       throw new IllegalArgumentException("added token %d is empty".formatted(id));
     }
   }
 
   /** One without settings of its own. */
-  static AddedToken plain(String content, int id, boolean special) {
+  public static AddedToken plain(String content, int id, boolean special) {
     return new AddedToken(content, id, special, false, false, false, !special);
+  }
+
+  /** One with the settings that a file's object has for it, by their names there. */
+  static AddedToken of(String content, int id, boolean special, JsonObject settings) {
+    return new AddedToken(
+        content,
+        id,
+        special,
+        JsonValue.flag(settings, "single_word", false),
+        JsonValue.flag(settings, "lstrip", false),
+        JsonValue.flag(settings, "rstrip", false),
+        JsonValue.flag(settings, "normalized", !special));
   }
 
   AddedToken withId(int other) {

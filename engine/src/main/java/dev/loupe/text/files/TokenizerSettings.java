@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.files;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
@@ -28,8 +28,10 @@ import org.jspecify.annotations.Nullable;
  * <p>Source: {@code tokenization_utils_base.py} and {@code tokenization_auto.py} of Hugging Face
  * transformers 5.
  */
-final class TokenizerSettings {
-  static final String FILE_NAME = "tokenizer_config.json";
+public final class TokenizerSettings {
+  /** What their main file is called. */
+  public static final String FILE_NAME = "tokenizer_config.json";
+
   static final String SPECIALS = "special_tokens_map.json";
   static final String ADDED = "added_tokens.json";
   private static final String DECODER = "added_tokens_decoder";
@@ -64,10 +66,10 @@ final class TokenizerSettings {
   }
 
   /** A special token under its role, e.g. eos_token; its flags may be given. */
-  record Named(String role, AddedToken token, String file) {}
+  public record Named(String role, AddedToken token, String file) {}
 
   private final JsonObject config;
-  private final String className; // without Fast; empty if none is named
+  private final TokenizerClass opener;
   private final String classFile;
   private final Map<Integer, AddedToken> added = new TreeMap<>();
   private String addedFile = FILE_NAME;
@@ -84,11 +86,9 @@ final class TokenizerSettings {
       JsonObject model = object(folder.resolve(MODEL_CONFIG));
       from = MODEL_CONFIG;
       name = text(model, "tokenizer_class", folder.resolve(MODEL_CONFIG));
-      // what transformers opens with a GPT-2 when nothing names another class
-      name = name == null ? "GPT2Tokenizer" : name;
+      name = name == null ? TokenizerClass.GPT2.name() : name;
     }
-    className =
-        name == null ? "" : name.endsWith("Fast") ? name.substring(0, name.length() - 4) : name;
+    opener = TokenizerClass.named(name);
     classFile = from;
     if (config.has(DECODER)) {
       readDecoder(file);
@@ -103,7 +103,7 @@ final class TokenizerSettings {
    *
    * @throws CheckpointException if a file is broken; the message names it
    */
-  static TokenizerSettings in(Path folder) throws CheckpointException {
+  public static TokenizerSettings in(Path folder) throws CheckpointException {
     try {
       return new TokenizerSettings(folder);
     } catch (IllegalArgumentException | IllegalStateException | UnsupportedOperationException e) {
@@ -118,21 +118,22 @@ final class TokenizerSettings {
    * The text of a tokenizer_config.json that names the class, where nothing in {@code folder} but
    * the model's config does; empty if the file need not change.
    *
-   * @param className as {@link #className}
+   * @param opener as {@link #opener}
    */
-  static Optional<String> keepClass(Path folder, String className) throws CheckpointException {
+  public static Optional<String> keepClass(Path folder, TokenizerClass opener)
+      throws CheckpointException {
     JsonObject config = object(folder.resolve(FILE_NAME));
-    if (text(config, "tokenizer_class", folder.resolve(FILE_NAME)) != null
-        || className.equals("GPT2Tokenizer")) {
+    if (text(config, "tokenizer_class", folder.resolve(FILE_NAME)) != null || opener.isGpt2()) {
       return Optional.empty();
     }
     config.addProperty(
-        "tokenizer_class", className.isEmpty() ? "PreTrainedTokenizerFast" : className);
+        "tokenizer_class",
+        opener.equals(TokenizerClass.NONE) ? "PreTrainedTokenizerFast" : opener.name());
     return Optional.of(config + "\n");
   }
 
   /** A file's JSON object; an empty one if there is no such file. */
-  static JsonObject object(Path file) throws CheckpointException {
+  public static JsonObject object(Path file) throws CheckpointException {
     if (!Files.exists(file)) {
       return new JsonObject();
     }
@@ -235,24 +236,14 @@ final class TokenizerSettings {
 
   private static AddedToken token(JsonElement json, int id, boolean isNamed) {
     JsonObject token = JsonValue.object(json, "a token");
-    boolean special = isNamed || flag(token, "special", false);
-    return new AddedToken(
-        JsonValue.text(token.get("content"), "content of a token"),
-        id,
-        special,
-        flag(token, "single_word", false),
-        flag(token, "lstrip", false),
-        flag(token, "rstrip", false),
-        flag(token, "normalized", !special));
+    boolean special = isNamed || JsonValue.flag(token, "special", false);
+    String content = JsonValue.text(token.get("content"), "content of a token");
+    return AddedToken.of(content, id, special, token);
   }
 
-  private static boolean flag(JsonObject json, String name, boolean otherwise) {
-    return JsonValue.flag(json, name, otherwise);
-  }
-
-  /** The class that transformers opens the tokenizer with, without {@code Fast}; perhaps empty. */
-  String className() {
-    return className;
+  /** The class that transformers opens the tokenizer with. */
+  TokenizerClass opener() {
+    return opener;
   }
 
   /** The file that names the class, or the model's kind. */
@@ -271,7 +262,7 @@ final class TokenizerSettings {
   }
 
   /** Special tokens by what they are for, in the order of the files. */
-  List<Named> named() {
+  public List<Named> named() {
     return Stream.concat(roles.values().stream(), others.values().stream()).toList();
   }
 

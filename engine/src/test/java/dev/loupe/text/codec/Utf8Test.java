@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -29,7 +29,7 @@ class Utf8Test {
   void cutsCharactersWhereTheJdkDoes() {
     Random random = new Random(3);
     for (int round = 0; round < 50_000; round++) {
-      byte[] bytes = StreamDecoderTest.nearlyUtf8(random, random.nextInt(7));
+      byte[] bytes = NearlyUtf8.bytes(random, random.nextInt(7));
       assertEquals(new String(bytes, UTF_8), decode(bytes), () -> Arrays.toString(bytes));
     }
   }

@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;

@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.files;
 
 /**
  * Tells which regular expressions of a tokenizer.json may be given to the native library. It ends

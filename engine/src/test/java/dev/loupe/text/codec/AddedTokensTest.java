@@ -1,10 +1,13 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import ai.djl.huggingface.tokenizers.jni.TokenizersLibrary;
 import com.google.gson.JsonParser;
+import dev.loupe.text.TestData;
+import dev.loupe.text.Tokenizer;
+import dev.loupe.text.files.AddedToken;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

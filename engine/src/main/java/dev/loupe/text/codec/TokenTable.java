@@ -1,7 +1,9 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.text.files.AddedToken;
+import dev.loupe.text.files.Spelling;
 import dev.loupe.weights.ByteAlphabet;
 import dev.loupe.weights.Vocabulary;
 import java.util.BitSet;
@@ -12,7 +14,7 @@ import java.util.OptionalInt;
 import org.jspecify.annotations.Nullable;
 
 /** What every id of a tokenizer stands for: plain tables, checked when they are made. */
-final class TokenTable {
+public final class TokenTable {
   /** Ids beyond this are taken for a broken file, not for a reason to allocate tables. */
   static final int MAX_ID = Vocabulary.MOST_TOKENS;
 
@@ -31,7 +33,7 @@ final class TokenTable {
    * @throws IllegalArgumentException if ids are negative, beyond {@link #MAX_ID} or used twice, or
    *     if a token is neither added nor spelled in the byte alphabet; the message names the token
    */
-  TokenTable(Map<String, Integer> bpe, List<AddedToken> added, @Nullable Spelling spelling) {
+  public TokenTable(Map<String, Integer> bpe, List<AddedToken> added, @Nullable Spelling spelling) {
     this.spelling = spelling;
     ids = new HashMap<>(bpe);
     raw = new String[1 + Math.max(maxId(bpe), maxId(added))];
@@ -103,28 +105,28 @@ final class TokenTable {
     raw[id] = token;
   }
 
-  int size() {
+  public int size() {
     return raw.length;
   }
 
-  boolean contains(int id) {
+  public boolean contains(int id) {
     return id >= 0 && id < raw.length && raw[id] != null;
   }
 
-  boolean isSpecial(int id) {
+  public boolean isSpecial(int id) {
     return id >= 0 && special.get(id);
   }
 
-  boolean isLiteral(int id) {
+  public boolean isLiteral(int id) {
     return id >= 0 && literal.get(id);
   }
 
-  OptionalInt idOf(String token) {
+  public OptionalInt idOf(String token) {
     Integer id = ids.get(token);
     return id == null ? OptionalInt.empty() : OptionalInt.of(id);
   }
 
-  String raw(int id) {
+  public String raw(int id) {
     String token = id >= 0 && id < raw.length ? raw[id] : null;
     if (token == null) {
       throw new IllegalArgumentException(
@@ -133,13 +135,31 @@ final class TokenTable {
     return token;
   }
 
+  /** The ids below {@code rows} that stand for a token. */
+  public BitSet ids(int rows) {
+    BitSet all = new BitSet();
+    for (int id = 0; id < Math.min(size(), rows); id++) {
+      all.set(id, contains(id));
+    }
+    return all;
+  }
+
+  /** The most bytes that a token within a text stands for; at least 1. */
+  public int longest() {
+    int longest = 1;
+    for (int id = 0; id < size(); id++) {
+      longest = Math.max(longest, contains(id) ? bytes(id, false).length : 0);
+    }
+    return longest;
+  }
+
   /** Whether after a token that began a text and added nothing the next one begins it. */
-  boolean isFirstUntilText() {
+  public boolean isFirstUntilText() {
     return spelling != null && spelling.isFirstUntilText();
   }
 
   /** The bytes of a token that does, or does not, begin a text. */
-  byte[] bytes(int id, boolean first) {
+  public byte[] bytes(int id, boolean first) {
     String token = raw(id);
     if (spelling != null) {
       return spelling.bytes(token, first);

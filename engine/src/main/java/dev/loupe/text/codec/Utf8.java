@@ -1,7 +1,7 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 /** Where characters begin and end in bytes that need not be UTF-8. */
-final class Utf8 {
+public final class Utf8 {
   private Utf8() {}
 
   /**
@@ -12,7 +12,7 @@ final class Utf8 {
    *
    * @param at an index into {@code bytes}, at which the previous character has ended
    */
-  static int next(byte[] bytes, int at) {
+  public static int next(byte[] bytes, int at) {
     int lead = bytes[at] & 0xFF;
     if (lead < 0x80) {
       return 1;

@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 /** Cuts text without added tokens into tokens. */
 interface Encoder extends AutoCloseable {

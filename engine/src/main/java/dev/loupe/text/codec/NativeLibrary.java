@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 import static java.nio.charset.StandardCharsets.US_ASCII;
 

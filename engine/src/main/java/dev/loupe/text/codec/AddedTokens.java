@@ -1,7 +1,8 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 import static java.util.Comparator.comparingInt;
 
+import dev.loupe.text.files.AddedToken;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;

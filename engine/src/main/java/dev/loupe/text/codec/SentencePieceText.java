@@ -1,7 +1,9 @@
-package dev.loupe.text;
+package dev.loupe.text.codec;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.text.files.Charsmap;
+import dev.loupe.text.files.Spelling;
 import dev.loupe.weights.SentencePieceModel;
 import dev.loupe.weights.SentencePieceModel.Piece;
 import java.util.ArrayList;
@@ -18,8 +20,6 @@ import org.jspecify.annotations.Nullable;
  * <p>Source: {@code Normalizer::Normalize} in {@code normalizer.cc} of google/sentencepiece.
  */
 final class SentencePieceText {
-  static final String SPACE = "\u2581";
-
   private final SentencePieceModel model;
   private final @Nullable Charsmap charsmap;
   private final List<byte[]> userDefined; // the longest first
@@ -62,7 +62,7 @@ final class SentencePieceText {
    */
   String normalize(String text, boolean isBegin) {
     byte[] utf8 = text.getBytes(UTF_8);
-    String space = model.escapeSpaces() ? SPACE : " ";
+    String space = model.escapeSpaces() ? Spelling.SPACE : " ";
     int at = 0;
     if (model.removeSpaces()) {
       while (at < utf8.length && next(utf8, at).replacement().equals(" ")) {

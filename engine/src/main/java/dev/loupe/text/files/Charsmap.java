@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.files;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Sources: {@code normalizer.cc} of google/sentencepiece; {@code darts.h} of s-yata/darts-clone.
  */
-final class Charsmap {
+public final class Charsmap {
   private static final int LABEL = 0x800000FF;
 
   private final int[] units;
@@ -30,7 +30,7 @@ final class Charsmap {
    *
    * @throws IllegalArgumentException if one leads out of the array: native code would end with it
    */
-  Charsmap(ByteBuffer blob) {
+  public Charsmap(ByteBuffer blob) {
     ByteBuffer in = blob.duplicate().order(ByteOrder.LITTLE_ENDIAN);
     int size = in.remaining() < Integer.BYTES ? -1 : in.getInt();
     if (size < Integer.BYTES || size % Integer.BYTES != 0 || size > in.remaining()) {
@@ -99,10 +99,10 @@ final class Charsmap {
   }
 
   /** A replacement: how many bytes of the text it stands for, and the text instead. */
-  record Match(int length, String replacement) {}
+  public record Match(int length, String replacement) {}
 
   /** The rule for the longest beginning of the bytes at {@code from}; null if there is none. */
-  @Nullable Match longest(byte[] utf8, int from) {
+  public @Nullable Match longest(byte[] utf8, int from) {
     int length = 0;
     int start = -1;
     int node = offset(units[0]);

@@ -1,4 +1,4 @@
-package dev.loupe.text;
+package dev.loupe.text.files;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -16,7 +16,10 @@ import java.util.List;
  *
  * <p>Source: {@code src/decoders} of huggingface/tokenizers.
  */
-final class Spelling {
+public final class Spelling {
+  /** How SentencePiece spells a space. */
+  public static final String SPACE = "\u2581";
+
   private static final String[] CLEANED = {
     " .", ".", " ?", "?", " !", "!", " ,", ",", " ' ", "'", " n't", "n't", " 'm", "'m", " do not",
     " don't", " 's", "'s", " 've", "'ve", " 're", "'re"
@@ -46,7 +49,7 @@ final class Spelling {
     if (decoder.isJsonNull()) {
       spelling.steps.add((text, first) -> first ? text : " " + text);
     }
-    TokenizerJson.forEach(decoder, spelling::add);
+    Steps.forEach(decoder, spelling::add);
     return spelling;
   }
 
@@ -62,8 +65,8 @@ final class Spelling {
           if (text.equals(unknown)) {
             return model.unknownText();
           }
-          boolean dropped = first && drops && text.startsWith(SentencePieceText.SPACE);
-          return (dropped ? text.substring(1) : text).replace(SentencePieceText.SPACE, " ");
+          boolean dropped = first && drops && text.startsWith(SPACE);
+          return (dropped ? text.substring(1) : text).replace(SPACE, " ");
         });
     return spelling;
   }
@@ -152,7 +155,7 @@ final class Spelling {
   }
 
   /** The bytes that a token adds to a text that it does, or does not, begin. */
-  byte[] bytes(String token, boolean first) {
+  public byte[] bytes(String token, boolean first) {
     int value = bytes ? byteOf(token) : -1;
     if (value >= 0) {
       return new byte[] {(byte) value};
@@ -178,7 +181,7 @@ final class Spelling {
   }
 
   /** Whether tokens without text leave the next one the first of the text. */
-  boolean isFirstUntilText() {
+  public boolean isFirstUntilText() {
     return firstUntilText;
   }
 }
