@@ -50,10 +50,6 @@ final class AddedTokens {
     return Pattern.compile(String.join("|", contents));
   }
 
-  boolean isEmpty() {
-    return byContent.isEmpty();
-  }
-
   /**
    * Gives the parts of {@code text} in order: {@code token} the ids of added tokens, {@code other}
    * the text around them.
