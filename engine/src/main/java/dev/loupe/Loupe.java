@@ -1,11 +1,7 @@
 package dev.loupe;
 
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.cuda.driver.CudaDriver;
 import dev.loupe.cuda.driver.GpuException;
-import dev.loupe.cuda.driver.GpuMemoryException;
-import dev.loupe.cuda.selftest.FirstContact;
-import dev.loupe.cuda.selftest.KernelVerdicts;
 import dev.loupe.cuda.selftest.VerdictChoice;
 import dev.loupe.generate.BatchReader;
 import dev.loupe.generate.BrokenRunException;
@@ -25,15 +21,11 @@ import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Ops;
-import dev.loupe.ops.cpu.CpuOps;
-import dev.loupe.ops.cuda.CudaLimits;
-import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.config.Gpt2Config;
 import dev.loupe.weights.io.CheckpointException;
 import dev.loupe.weights.io.Progress;
 import java.nio.file.Path;
@@ -42,7 +34,6 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalLong;
-import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
@@ -54,20 +45,14 @@ import java.util.stream.Stream;
  */
 public final class Loupe implements AutoCloseable {
   private final OpenModel model;
-  private final Ops ops;
+  private final DeviceModel device;
   private final List<String> notes;
 
-  private Loupe(Checkpoint checkpoint, Words words, Opened opened, ModelInfo info) {
-    ops = opened.ops();
-    model =
-        new OpenModel(
-            opened.model(), checkpoint, words.tokenizer(), info, () -> distrust(opened.ops()));
+  private Loupe(Checkpoint checkpoint, Words words, DeviceModel device, ModelInfo info) {
+    this.device = device;
+    model = new OpenModel(device.model(), checkpoint, words.tokenizer(), info, device::distrust);
     notes =
-        Stream.of(checkpoint.notes(), words.notes(), opened.notes()).flatMap(List::stream).toList();
-  }
-
-  private static String distrust(Ops ops) {
-    return ops instanceof CudaOps cuda ? cuda.choice().map(VerdictChoice::distrust).orElse("") : "";
+        Stream.of(checkpoint.notes(), words.notes(), device.notes()).flatMap(List::stream).toList();
   }
 
   /** Opens a model with {@link Options#defaults}. */
@@ -100,26 +85,26 @@ public final class Loupe implements AutoCloseable {
     Checkpoint checkpoint =
         Checkpoint.open(source, options.activation().orElse(null), options.adapter().orElse(null));
     Words words = null;
-    Opened opened = null;
+    DeviceModel device = null;
     try {
       words = words(checkpoint, options);
       // first, since loading then gives back the pages that this reads
       Optional<String> hash = options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty();
-      opened = open(options, checkpoint, words.tokenizer(), progress);
+      device = DeviceModel.open(options, checkpoint, words.tokenizer(), progress);
       ModelInfo info =
           new ModelInfo(
               source.toString(),
               hash,
               checkpoint.config(),
               checkpoint.tensor("wte.weight").dtype().name().toLowerCase(Locale.ROOT),
-              opened.ops() instanceof CudaOps ? "cuda" : "cpu",
-              opened.device(),
+              device.isGpu() ? "cuda" : "cpu",
+              device.name(),
               (System.nanoTime() - start) / 1e6);
       checkpoint.checkUnchanged();
-      return new Loupe(checkpoint, words, opened, info);
+      return new Loupe(checkpoint, words, device, info);
     } catch (Throwable e) {
-      if (opened != null) {
-        opened.ops().close();
+      if (device != null) {
+        device.ops().close();
       }
       if (words != null) {
         words.tokenizer().close();
@@ -141,112 +126,6 @@ public final class Loupe implements AutoCloseable {
    */
   public void requireUnchanged() {
     model.requireUnchanged();
-  }
-
-  /**
-   * @param passedOver why a GPU that is there was not taken; empty if that is not so
-   * @param notes what the user should know of the GPU
-   */
-  private record Opened(Ops ops, Transformer model, String passedOver, List<String> notes) {
-    String device() {
-      return ops.device()
-          + (passedOver.isEmpty() ? "" : " (not the GPU: %s)".formatted(passedOver));
-    }
-  }
-
-  private static Opened open(
-      Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
-    return switch (options.backend()) {
-      case CPU -> cpu(options, checkpoint, progress, "");
-      case CUDA -> cuda(options, checkpoint, tokenizer, progress);
-      case AUTO -> {
-        CudaDriver driver = CudaDriver.find();
-        if (driver.cards().isEmpty()) {
-          yield cpu(options, checkpoint, progress, driver.failure());
-        }
-        try {
-          yield cuda(options, checkpoint, tokenizer, progress);
-        } catch (BackendException | GpuException e) {
-          String why = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
-          yield cpu(options, checkpoint, progress, why);
-        }
-      }
-    };
-  }
-
-  private static Opened cpu(
-      Options options, Checkpoint checkpoint, Progress progress, String passedOver) {
-    int threads = options.threads();
-    Ops ops =
-        new CpuOps(
-            threads == 0 ? Runtime.getRuntime().availableProcessors() : threads,
-            options.precision(),
-            options.vectorBits());
-    return opened(ops, () -> new Transformer(checkpoint, ops, progress), passedOver, List.of());
-  }
-
-  /** Closes the backend if the model does not load. */
-  private static Opened opened(
-      Ops ops, Supplier<Transformer> model, String passedOver, List<String> notes) {
-    try {
-      return new Opened(ops, model.get(), passedOver, notes);
-    } catch (Throwable e) {
-      try {
-        ops.close();
-      } catch (GpuException closing) {
-        e.addSuppressed(closing);
-      }
-      throw e;
-    }
-  }
-
-  private static Opened cuda(
-      Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
-    Gpt2Config config = checkpoint.config();
-    CudaLimits.whyNot(config)
-        .ifPresent(
-            why -> {
-              throw new BackendException(why);
-            });
-    CudaOps ops;
-    List<String> notes = new ArrayList<>();
-    try {
-      KernelVerdicts verdicts = FirstContact.of(options.device(), options.firstContact());
-      notes.addAll(verdicts.notes());
-      ops =
-          new CudaOps(
-              options.device(),
-              options.precision(),
-              options.gemm(),
-              verdicts,
-              config,
-              options.kernels());
-      notes.addAll(ops.choice().map(VerdictChoice::warnings).orElse(List.of()));
-    } catch (GpuMemoryException e) {
-      throw e;
-    } catch (GpuException e) {
-      throw new BackendException(String.valueOf(e.getMessage()));
-    }
-    return opened(
-        ops,
-        () -> {
-          ops.requireRoom(config, checkpoint.has("lm_head.weight"));
-          Transformer model = new Transformer(checkpoint, ops, progress);
-          try {
-            ops.choice()
-                .flatMap(
-                    choice ->
-                        new Canary(options, checkpoint, tokenizer, choice.card())
-                            .check(model, choice.key()))
-                .ifPresent(notes::add);
-            return model;
-          } catch (Throwable e) {
-            model.close();
-            throw e;
-          }
-        },
-        "",
-        notes);
   }
 
   /**
@@ -321,7 +200,7 @@ public final class Loupe implements AutoCloseable {
    *     than a quarter of the machine's memory, there are fewer
    */
   public Scheduler scheduler(int slots) {
-    return Scheduler.shared(model, slots, ops instanceof CudaOps);
+    return Scheduler.shared(model, slots, device.isGpu());
   }
 
   /**
@@ -402,14 +281,12 @@ public final class Loupe implements AutoCloseable {
    * empty on the CPU, and where nothing was measured.
    */
   public List<String> fastestKernels() {
-    return ops instanceof CudaOps cuda
-        ? cuda.choice().map(VerdictChoice::fastest).orElse(List.of())
-        : List.of();
+    return device.choice().map(VerdictChoice::fastest).orElse(List.of());
   }
 
   /** Bytes of the GPU's memory that are in use, by whomever; empty on the CPU. */
   public OptionalLong deviceBytesInUse() {
-    return ops.deviceBytesInUse();
+    return device.ops().deviceBytesInUse();
   }
 
   public Tokenizer tokenizer() {
@@ -420,7 +297,7 @@ public final class Loupe implements AutoCloseable {
   public void close() {
     try (Checkpoint _ = model.checkpoint();
         Tokenizer _ = model.tokenizer();
-        ops;
+        Ops _ = device.ops();
         Transformer _ = model.transformer()) {
       // in reverse, and all of them even if the GPU is lost
     }

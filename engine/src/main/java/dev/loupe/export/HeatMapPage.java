@@ -2,6 +2,9 @@ package dev.loupe.export;
 
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.export.page.ContentPolicy;
+import dev.loupe.export.page.PageModules;
+import dev.loupe.export.page.Palette;
 import dev.loupe.generate.Token;
 import dev.loupe.text.Count;
 import java.io.BufferedOutputStream;

@@ -1,6 +1,7 @@
 package dev.loupe.export;
 
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.export.page.Palette;
 import dev.loupe.generate.Token;
 import java.awt.image.BufferedImage;
 import java.awt.image.DataBufferInt;

@@ -2,6 +2,7 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.text.codec.Utf8;
 import java.io.ByteArrayOutputStream;
 import java.util.ArrayList;
 import java.util.BitSet;

@@ -2,6 +2,7 @@ package dev.loupe.text;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import dev.loupe.text.files.TokenizerSettings;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.config.Gpt2Config;
 import dev.loupe.weights.io.CheckpointException;

@@ -2,6 +2,7 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.text.codec.Utf8;
 import java.util.Arrays;
 import java.util.List;
 

@@ -2,23 +2,24 @@ package dev.loupe.text;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.text.codec.TextEncoder;
+import dev.loupe.text.codec.TokenTable;
+import dev.loupe.text.files.CheckpointTokenizer;
+import dev.loupe.text.files.FoundTokenizer;
+import dev.loupe.text.files.Gpt2Differences;
+import dev.loupe.text.files.TokenizerFolder;
+import dev.loupe.text.files.TokenizerJson;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.io.CheckpointException;
-import dev.loupe.weights.io.InputFile;
-import dev.loupe.weights.vocabulary.HfTokenizer;
-import dev.loupe.weights.vocabulary.SentencePieceModel;
 import dev.loupe.weights.vocabulary.Vocabulary;
 import java.io.ByteArrayOutputStream;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.BitSet;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
-import java.util.function.UnaryOperator;
 import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
@@ -35,25 +36,12 @@ import org.jspecify.annotations.Nullable;
  * google/sentencepiece.
  */
 public final class Tokenizer implements AutoCloseable {
-  /** Names by which other programs find what OpenAI's files hold. */
-  private static final Map<String, String> TODAYS_NAMES =
-      Map.of("encoder.json", "vocab.json", "vocab.bpe", "merges.txt");
-
   private final TokenTable table;
   private final BitSet ids;
-  private final AddedTokens ofText; // looked for in a text as it is
-  private final AddedTokens ofNormalized; // looked for after that
-  private final Encoder encoder;
-  private final @Nullable Encoder laterEncoder; // of parts that a text does not begin with
-  private final @Nullable SentencePieceText sentencePiece;
-  private final UnaryOperator<String> before;
-  private final boolean everyPart;
+  private final TextEncoder encoder;
   private final boolean cleansUp;
-  private final boolean spellsBytes; // and leaves out what has no token, without a word
   private final Optional<String> whyNoText;
   private final long longestToken; // bytes
-  private final int modelSize;
-  private final int[] nativeIds; // of the numbers that the encoder gives from there on
   private final int unknown;
   private final int[] front;
   private final List<String> notes;
@@ -63,57 +51,28 @@ public final class Tokenizer implements AutoCloseable {
    * @param rows of the model's vocabulary
    * @param whyNoText why its tokens are known by their ids alone; empty if they are not
    */
-  private Tokenizer(TokenizerFolder.Found found, int rows, Optional<String> whyNoText)
+  private Tokenizer(FoundTokenizer found, int rows, Optional<String> whyNoText)
       throws CheckpointException {
     TokenizerJson json = found.json();
-    SentencePieceModel pieces = found.sentencePiece();
     boolean byteLevel = json.isByteLevel();
-    sentencePiece = pieces == null ? null : new SentencePieceText(pieces);
-    Spelling spelling =
-        byteLevel ? null : pieces == null ? Spelling.of(json.decoder) : Spelling.of(pieces);
-    table = new TokenTable(json.vocab(), json.added(), spelling);
-    ids = ids(table, rows);
+    table = new TokenTable(json.vocab(), json.added(), found.spelling());
+    ids = table.ids(rows);
     this.whyNoText = whyNoText;
-    List<AddedToken> first = new ArrayList<>();
-    List<AddedToken> second = new ArrayList<>();
-    List<AddedToken> byLibrary = json.nativeTokens();
-    for (AddedToken token : json.added()) {
-      if (!byLibrary.contains(token)) {
-        (token.normalized() && json.normalizer.isJsonNull() ? second : first).add(token);
-      }
-    }
-    ofText = new AddedTokens(first);
-    ofNormalized = new AddedTokens(second);
-    before = found.before();
-    everyPart = found.everyPart();
     cleansUp = found.cleansUp();
-    boolean bpe = !json.isWithoutMerges();
     int unknownToken = json.unknown();
-    spellsBytes = bpe && byteLevel && json.model == TokenizerJson.Model.BPE && unknownToken < 0;
     unknown = byteLevel ? -1 : unknownToken;
     longestToken =
-        sentencePiece == null && json.spellsAllOfAText() ? longest(table) : Integer.MAX_VALUE;
-    modelSize = json.modelSize();
-    nativeIds = json.nativeIds();
-    front = new int[found.front().size()];
-    for (int i = 0; i < front.length; i++) {
-      String token = found.front().get(i);
-      front[i] =
-          table
-              .idOf(token)
-              .orElseThrow(
-                  () ->
-                      new IllegalArgumentException(
-                          "\"%s\", which belongs in front of a text, is no token"
-                              .formatted(token)));
-    }
+        found.sentencePiece() == null && Gpt2Differences.spellsAllOfAText(json)
+            ? table.longest()
+            : Integer.MAX_VALUE;
+    front = front(table, found.front());
     List<String> said = new ArrayList<>(found.notes());
     if (front.length > 0) {
       said.add(
           "the tokenizer's files put %s in front of a text"
               .formatted(String.join(" ", found.front())));
     }
-    if (json.model == TokenizerJson.Model.BPE
+    if (json.model() == TokenizerJson.Model.BPE
         && !byteLevel
         && unknownToken < 0
         && !json.hasByteFallback()) {
@@ -121,72 +80,21 @@ public final class Tokenizer implements AutoCloseable {
     }
     notes = List.copyOf(said);
     settings = found.inForce();
-    encoder =
-        bpe
-            ? new NativeTokenizer(
-                json.forNativeLibrary(hidden(json, pieces)), unknownToken, byteIds(json, pieces))
-            : new LongestTokens(json.vocab());
-    laterEncoder = json.beLater() ? later(json) : null;
+    encoder = new TextEncoder(found, table);
   }
 
-  @SuppressWarnings("MustBeClosedChecker")
-  private Encoder later(TokenizerJson json) throws CheckpointException {
-    boolean made = false;
-    try {
-      Encoder later = new NativeTokenizer(json.forNativeLibrary(new BitSet()));
-      made = true;
-      return later;
-    } finally {
-      if (!made) {
-        encoder.close();
-      }
-    }
-  }
-
-  /** Ids whose spelling is no text: SentencePiece finds only some kinds of pieces in a text. */
-  private static BitSet hidden(TokenizerJson json, @Nullable SentencePieceModel pieces) {
-    BitSet hidden = new BitSet();
-    for (int id = 0; pieces != null && id < pieces.pieces().size(); id++) {
-      boolean isText =
-          switch (pieces.pieces().get(id).type()) {
-            case NORMAL, USER_DEFINED -> true;
-            // of BPE the library looks them up by their names, and finds them in no text
-            case BYTE, UNKNOWN -> json.model == TokenizerJson.Model.BPE;
-            case CONTROL, UNUSED -> false;
-          };
-      hidden.set(id, !isText);
-    }
-    return hidden;
-  }
-
-  /** The ids of a SentencePiece model's bytes, where the library can't spell with them itself. */
-  private static int[] byteIds(TokenizerJson json, @Nullable SentencePieceModel pieces) {
-    if (pieces == null || !pieces.byteFallback() || json.model == TokenizerJson.Model.BPE) {
-      return new int[0];
-    }
-    int[] ids = new int[256];
-    for (int b = 0; b < ids.length; b++) {
-      Integer id = json.vocab().get("<0x%02X>".formatted(b));
-      if (id == null) {
-        throw new IllegalArgumentException("it spells in bytes and has none for %02X".formatted(b));
-      }
-      ids[b] = id;
-    }
-    return ids;
-  }
-
-  private static long longest(TokenTable table) {
-    long longest = 1;
-    for (int id = 0; id < table.size(); id++) {
-      longest = Math.max(longest, table.contains(id) ? table.bytes(id, false).length : 0);
-    }
-    return longest;
-  }
-
-  private static BitSet ids(TokenTable table, int rows) {
-    BitSet ids = new BitSet();
-    for (int id = 0; id < Math.min(table.size(), rows); id++) {
-      ids.set(id, table.contains(id));
+  private static int[] front(TokenTable table, List<String> tokens) {
+    int[] ids = new int[tokens.size()];
+    for (int i = 0; i < ids.length; i++) {
+      String token = tokens.get(i);
+      ids[i] =
+          table
+              .idOf(token)
+              .orElseThrow(
+                  () ->
+                      new IllegalArgumentException(
+                          "\"%s\", which belongs in front of a text, is no token"
+                              .formatted(token)));
     }
     return ids;
   }
@@ -204,20 +112,7 @@ public final class Tokenizer implements AutoCloseable {
             .mapToObj(id -> new Vocabulary.Token(Integer.toString(id), Vocabulary.Kind.NORMAL))
             .toList();
     TokenizerJson json = TokenizerJson.of(new Vocabulary(numbers, List.of()));
-    return new Tokenizer(
-        new TokenizerFolder.Found(
-            json,
-            null,
-            UnaryOperator.identity(),
-            true,
-            false,
-            "",
-            List.of(),
-            null,
-            List.of(),
-            Map.of()),
-        rows,
-        Optional.of(why));
+    return new Tokenizer(FoundTokenizer.plain(json, List.of(), Map.of()), rows, Optional.of(why));
   }
 
   /**
@@ -240,7 +135,10 @@ public final class Tokenizer implements AutoCloseable {
    */
   public static Tokenizer open(Checkpoint checkpoint, Optional<Path> gpt2)
       throws CheckpointException {
-    return of(read(checkpoint, gpt2), checkpoint.source(), checkpoint.config().vocabSize());
+    return of(
+        CheckpointTokenizer.read(checkpoint, gpt2),
+        checkpoint.source(),
+        checkpoint.config().vocabSize());
   }
 
   /**
@@ -249,151 +147,16 @@ public final class Tokenizer implements AutoCloseable {
    * @throws CheckpointException if it is broken
    */
   public static Tokenizer carriedBy(Checkpoint checkpoint) throws CheckpointException {
-    Vocabulary own = checkpoint.vocabulary().orElse(new Vocabulary(List.of(), List.of()));
-    return of(found(own, checkpoint.source()), checkpoint.source(), Integer.MAX_VALUE);
+    return of(CheckpointTokenizer.carriedBy(checkpoint), checkpoint.source(), Integer.MAX_VALUE);
   }
 
-  /** The adapter's where it brings a tokenizer, else the model's. */
-  private static Path folderOf(Checkpoint checkpoint) {
-    Optional<Path> adapter = checkpoint.adapter().filter(TokenizerFolder::isIn);
-    if (adapter.isPresent()) {
-      return adapter.get();
-    }
-    Path source = checkpoint.source();
-    Path parent = source.toAbsolutePath().getParent();
-    return Files.isDirectory(source) || parent == null ? source : parent;
-  }
-
-  private static TokenizerFolder.Found read(Checkpoint checkpoint, Optional<Path> gpt2)
-      throws CheckpointException {
-    Path folder = folderOf(checkpoint);
-    Optional<Vocabulary> own = checkpoint.vocabulary();
-    int rows = checkpoint.config().vocabSize();
-    if (own.isEmpty() || TokenizerFolder.isIn(folder)) {
-      return TokenizerFolder.read(folder, rows);
-    }
-    if (own.get().equals(Vocabulary.GPT2)) {
-      return TokenizerFolder.read(gpt2.orElse(folder), rows);
-    }
-    return found(own.get(), checkpoint.source());
-  }
-
-  private static TokenizerFolder.Found found(Vocabulary own, Path source)
-      throws CheckpointException {
-    try {
-      TokenizerJson json = TokenizerJson.of(own);
-      Map<String, String> inForce = new LinkedHashMap<>();
-      inForce.put("vocabulary", "byte-level BPE, in %s".formatted(source.getFileName()));
-      List<String> front = new ArrayList<>();
-      if (own.front() >= 0) {
-        front.add(own.tokens().get(own.front()).spelling());
-        inForce.put("in front of a text", front.getFirst() + ", by add_bos_token");
-      }
-      return new TokenizerFolder.Found(
-          json, null, UnaryOperator.identity(), true, false, "", front, null, List.of(), inForce);
-    } catch (IllegalArgumentException e) {
-      throw unusable(source, e);
-    }
-  }
-
-  private static Tokenizer of(TokenizerFolder.Found found, Path source, int rows)
+  private static Tokenizer of(FoundTokenizer found, Path source, int rows)
       throws CheckpointException {
     try {
       return new Tokenizer(found, rows, Optional.empty());
     } catch (IllegalArgumentException e) {
-      throw unusable(source, e);
+      throw TokenizerFolder.unusable(source, e);
     }
-  }
-
-  private static CheckpointException unusable(Path source, IllegalArgumentException cause) {
-    return new CheckpointException(
-        "not a usable tokenizer in %s: %s".formatted(source, cause.getMessage()), cause);
-  }
-
-  /**
-   * The tokenizer of {@link #open(Checkpoint, Optional)} as tables of a byte-level BPE, to be
-   * written into another file. Read anew: an open tokenizer keeps its merges in native memory only.
-   *
-   * @throws CheckpointException as {@link #open(Path)}, or if it has what such tables can't carry;
-   *     the message names it
-   */
-  public static Vocabulary vocabulary(Checkpoint checkpoint, Optional<Path> gpt2)
-      throws CheckpointException {
-    TokenizerFolder.Found found = read(checkpoint, gpt2);
-    TokenizerJson json = found.json();
-    try {
-      List<String> lost = json.beyondGpt2();
-      if (found.sentencePiece() != null) {
-        lost = List.of("SentencePiece");
-      }
-      if (found.front().size() > 1) {
-        lost = List.of("several tokens in front of a text");
-      }
-      if (!lost.isEmpty()) {
-        throw new CheckpointException(
-            "%s: its tokenizer has %s, which a GGUF file of GPT-2 can't carry; convert to a folder"
-                .formatted(checkpoint.source(), String.join(", ", lost)));
-      }
-      TokenTable table = new TokenTable(json.vocab(), json.added(), null);
-      List<Vocabulary.Token> tokens = new ArrayList<>();
-      for (int id = 0; id < table.size(); id++) {
-        tokens.add(
-            table.contains(id)
-                ? new Vocabulary.Token(table.raw(id), kind(table, id))
-                : Vocabulary.Token.unused(id));
-      }
-      int front = found.front().isEmpty() ? -1 : table.idOf(found.front().getFirst()).orElse(-1);
-      int unknown = json.unknown();
-      if (unknown < 0 && found.unknown() != null) {
-        unknown = table.idOf(found.unknown()).orElse(-1);
-      }
-      Optional<ChatFormat> chat = ChatFormat.of(checkpoint.source());
-      if (chat.isEmpty()) {
-        chat = ChatFormat.carried(checkpoint);
-      }
-      return new Vocabulary(tokens, json.merges(), front, unknown, chat.map(ChatFormat::template));
-    } catch (IllegalArgumentException e) {
-      throw unusable(checkpoint.source(), e);
-    }
-  }
-
-  /**
-   * The tokenizer of {@link #open(Checkpoint, Optional)} as files for a model's folder, by their
-   * names: those beside the weights, or a tokenizer.json made from what else is there. None if
-   * there is no tokenizer, or one that has no such form.
-   *
-   * @throws CheckpointException if there is one and it is broken
-   */
-  public static Map<String, byte[]> files(Checkpoint checkpoint, Optional<Path> gpt2)
-      throws CheckpointException {
-    Path folder = folderOf(checkpoint);
-    boolean beside = TokenizerFolder.isIn(folder);
-    if (checkpoint.vocabulary().isEmpty() && !beside) {
-      return Map.of();
-    }
-    if (beside) {
-      TokenizerFolder.Found found = read(checkpoint, gpt2);
-      Map<String, byte[]> files = new LinkedHashMap<>();
-      for (Path file : TokenizerFolder.files(folder)) {
-        String name = String.valueOf(file.getFileName());
-        files.putIfAbsent(
-            TODAYS_NAMES.getOrDefault(name, name),
-            InputFile.read(file, TokenizerJson.MAX_BYTES, "a tokenizer").array());
-      }
-      TokenizerSettings.keepClass(folder, found.className())
-          .ifPresent(text -> files.put(TokenizerSettings.FILE_NAME, text.getBytes(UTF_8)));
-      return files;
-    }
-    Vocabulary vocabulary = vocabulary(checkpoint, gpt2);
-    return vocabulary.merges().isEmpty()
-        ? Map.of()
-        : Map.of(TokenizerJson.FILE_NAME, HfTokenizer.json(vocabulary));
-  }
-
-  private static Vocabulary.Kind kind(TokenTable table, int id) {
-    return table.isSpecial(id)
-        ? Vocabulary.Kind.SPECIAL
-        : table.isLiteral(id) ? Vocabulary.Kind.ADDED : Vocabulary.Kind.NORMAL;
   }
 
   /**
@@ -422,7 +185,7 @@ public final class Tokenizer implements AutoCloseable {
 
   /** {@code text} with {@code mark} within each spelling of a special token. */
   public String marked(String text, char mark) {
-    return ofNormalized.marked(ofText.marked(text, mark), mark);
+    return encoder.marked(text, mark);
   }
 
   private int[] encode(String text, boolean parseSpecial, @Nullable String mark) {
@@ -433,22 +196,7 @@ public final class Tokenizer implements AutoCloseable {
       throw new IllegalArgumentException(
           "this model takes token ids alone: %s".formatted(whyNoText.get()));
     }
-    IntStream.Builder ids = IntStream.builder();
-    boolean[] begun = {false};
-    ofText.split(
-        wellFormed(text),
-        parseSpecial,
-        id -> {
-          begun[0] = true;
-          ids.accept(id);
-        },
-        part -> {
-          if (!part.isEmpty()) {
-            encodePart(part, parseSpecial, mark, !begun[0], ids);
-            begun[0] = true;
-          }
-        });
-    return ids.build().toArray();
+    return encoder.encode(text, parseSpecial, mark);
   }
 
   /**
@@ -460,62 +208,6 @@ public final class Tokenizer implements AutoCloseable {
   public int[] encodePrompt(String text, boolean parseSpecial, boolean withFront) {
     int[] ids = encode(text, parseSpecial);
     return withFront ? IntStream.concat(IntStream.of(front), IntStream.of(ids)).toArray() : ids;
-  }
-
-  private void encodePart(
-      String part,
-      boolean parseSpecial,
-      @Nullable String mark,
-      boolean isFirst,
-      IntStream.Builder ids) {
-    String changed = before.apply(part);
-    boolean special = parseSpecial;
-    if (sentencePiece != null) {
-      if (mark != null && changed.contains(mark)) { // which would not come through unchanged
-        changed = changed.replace(mark, "");
-        special = false;
-      }
-      changed = sentencePiece.normalize(changed, isFirst || everyPart);
-    }
-    boolean[] begun = {!isFirst};
-    ofNormalized.split(
-        changed,
-        special,
-        id -> {
-          begun[0] = true;
-          ids.accept(id);
-        },
-        plain -> {
-          if (!plain.isEmpty()) {
-            encodePlain(mark == null ? plain : plain.replace(mark, ""), begun[0], ids);
-            begun[0] = true;
-          }
-        });
-  }
-
-  private void encodePlain(String text, boolean isLater, IntStream.Builder ids) {
-    int byteWithout = spellsBytes ? table.unknownByte(text) : -1;
-    if (byteWithout >= 0) {
-      throw new IllegalArgumentException(
-          "the tokenizer has no token for byte %02X of the text".formatted(byteWithout));
-    }
-    Encoder responsible = isLater && laterEncoder != null ? laterEncoder : encoder;
-    for (long id : responsible.encode(text)) {
-      ids.accept(id < modelSize ? (int) id : nativeIds[(int) id - modelSize]);
-    }
-  }
-
-  /** {@code text} with U+FFFD for surrogates that are no half of a pair, which UTF-8 can't hold. */
-  private static String wellFormed(String text) {
-    if (text.codePoints().noneMatch(Tokenizer::isSurrogate)) {
-      return text;
-    }
-    int[] codePoints = text.codePoints().map(c -> isSurrogate(c) ? 0xFFFD : c).toArray();
-    return new String(codePoints, 0, codePoints.length);
-  }
-
-  private static boolean isSurrogate(int codePoint) {
-    return codePoint >= Character.MIN_SURROGATE && codePoint <= Character.MAX_SURROGATE;
   }
 
   /** One more than the highest id. Not every id below need have a token. */
@@ -667,8 +359,5 @@ public final class Tokenizer implements AutoCloseable {
   @Override
   public void close() {
     encoder.close();
-    if (laterEncoder != null) {
-      laterEncoder.close();
-    }
   }
 }

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Browser;
+import dev.loupe.export.page.PageModules;
+import dev.loupe.export.page.Palette;
 import dev.loupe.generate.Generation;
 import java.nio.file.Path;
 import java.util.List;

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.export.page.Palette;
 import dev.loupe.generate.Generation;
 import java.awt.image.BufferedImage;
 import java.io.IOException;

@@ -15,7 +15,7 @@ import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.ops.cuda.Graphs;
 import dev.loupe.sampling.Sampling;
-import dev.loupe.text.Tokenizer;
+import dev.loupe.text.TokenizerFiles;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Gpt2Gguf;
 import dev.loupe.weights.LlmCFile;
@@ -104,7 +104,7 @@ class CudaSizesTest {
     Path quantised = folder.resolve("q8.gguf");
     try (Checkpoint checkpoint = Checkpoint.open(model)) {
       LlmCFile.write(checkpoint, false, 0, transposed);
-      Vocabulary vocabulary = Tokenizer.vocabulary(checkpoint, Optional.empty());
+      Vocabulary vocabulary = TokenizerFiles.vocabulary(checkpoint, Optional.empty());
       Gpt2Gguf.write(checkpoint, vocabulary, GgmlType.Q8_0, quantised, Progress.NONE);
     }
     try (Loupe expected = open(model, Precision.F32);

@@ -3,6 +3,7 @@ package dev.loupe.text;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import dev.loupe.text.codec.NearlyUtf8;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -25,29 +26,12 @@ class StreamDecoderTest {
     gpt2.close();
   }
 
-  /** Bytes that are often, but not always, UTF-8: leads, continuations and edges of all ranges. */
-  static byte[] nearlyUtf8(Random random, int length) {
-    int[] edges = {
-      0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xC1, 0xC2, 0xDF, 0xE0, 0xE1,
-      0xEC, 0xED, 0xEE, 0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xF8, 0xFE, 0xFF
-    };
-    byte[] bytes = new byte[length];
-    for (int i = 0; i < length; i++) {
-      bytes[i] =
-          (byte)
-              (random.nextInt(3) == 0
-                  ? 0x80 + random.nextInt(64)
-                  : edges[random.nextInt(edges.length)]);
-    }
-    return bytes;
-  }
-
   @Test
   void equalsDecodingAllBytesAtOnceHoweverTheyAreCut() {
     Random random = new Random(11);
     StreamDecoder decoder = new StreamDecoder(gpt2);
     for (int round = 0; round < 20_000; round++) {
-      byte[] bytes = nearlyUtf8(random, random.nextInt(12));
+      byte[] bytes = NearlyUtf8.bytes(random, random.nextInt(12));
       StringBuilder text = new StringBuilder();
       for (int at = 0; at < bytes.length; ) {
         int end = Math.min(bytes.length, at + random.nextInt(4));

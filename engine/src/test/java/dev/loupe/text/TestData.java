@@ -9,18 +9,18 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /** Where the repository's test data lies, and how to read it. */
-final class TestData {
-  static final Path ROOT = Checkout.TEST_DATA;
-  static final Path GPT2 = ROOT.resolve("gpt2");
-  static final Path SHAKESPEARE = ROOT.resolve("shakespeare");
+public final class TestData {
+  public static final Path ROOT = Checkout.TEST_DATA;
+  public static final Path GPT2 = ROOT.resolve("gpt2");
+  public static final Path SHAKESPEARE = ROOT.resolve("shakespeare");
 
   private TestData() {}
 
-  static JsonElement json(Path file) throws IOException {
+  public static JsonElement json(Path file) throws IOException {
     return JsonParser.parseString(Files.readString(file));
   }
 
-  static int[] ids(JsonObject object) {
+  public static int[] ids(JsonObject object) {
     return object.getAsJsonArray("ids").asList().stream().mapToInt(JsonElement::getAsInt).toArray();
   }
 }

@@ -2,6 +2,7 @@ package dev.loupe.cli;
 
 import dev.loupe.text.Tokenizer;
 import dev.loupe.text.TokenizerComparison;
+import dev.loupe.text.TokenizerFiles;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Gpt2Gguf;
 import dev.loupe.weights.Gpt2Safetensors;
@@ -92,7 +93,7 @@ final class ConvertCommand implements Callable<Integer> {
         WeightsCommand.sayNotes(checkpoint, terminal);
       }
       if (gguf) {
-        Vocabulary vocabulary = Tokenizer.vocabulary(checkpoint, Home.gpt2Tokenizer());
+        Vocabulary vocabulary = TokenizerFiles.vocabulary(checkpoint, Home.gpt2Tokenizer());
         WeightsCommand.writing(
             bar,
             terminal,
@@ -100,7 +101,7 @@ final class ConvertCommand implements Callable<Integer> {
             progress -> Gpt2Gguf.write(checkpoint, vocabulary, type, out, progress));
         checkIds(checkpoint, List.of(out));
       } else {
-        Map<String, byte[]> tokenizer = Tokenizer.files(checkpoint, Home.gpt2Tokenizer());
+        Map<String, byte[]> tokenizer = TokenizerFiles.files(checkpoint, Home.gpt2Tokenizer());
         WeightsCommand.writing(
             bar,
             terminal,

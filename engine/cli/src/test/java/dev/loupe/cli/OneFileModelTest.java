@@ -16,6 +16,7 @@ import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.text.Tokenizer;
+import dev.loupe.text.TokenizerFiles;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.Gpt2Gguf;
 import dev.loupe.weights.ggml.GgmlType;
@@ -45,7 +46,7 @@ class OneFileModelTest {
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL)) {
       Gpt2Gguf.write(
           checkpoint,
-          Tokenizer.vocabulary(checkpoint, Optional.empty()),
+          TokenizerFiles.vocabulary(checkpoint, Optional.empty()),
           type,
           file,
           Progress.NONE);

@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.export.PageModules;
+import dev.loupe.export.page.PageModules;
 import java.util.LinkedHashSet;
 import java.util.Set;
 import java.util.TreeSet;

@@ -16,7 +16,7 @@ import dev.loupe.Options;
 import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
-import dev.loupe.export.Palette;
+import dev.loupe.export.page.Palette;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Prompt;

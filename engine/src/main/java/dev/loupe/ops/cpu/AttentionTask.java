@@ -104,7 +104,7 @@ final class AttentionTask implements WorkerPool.Body {
       int n = visible(in, first + i + m, tile);
       float before = s.max[i + m];
       float max = s.loops.scaleScores(s.scores, Scratch.SCORES * m, n, in.scale(), before);
-      float factor = max == before ? 1 : ScalarLoops.exp(before - max); // 0 at the first tile
+      float factor = max == before ? 1 : ScalarFunctions.exp(before - max); // 0 at the first tile
       s.loops.exponentials(
           s.scores, Scratch.SCORES * m, max, factor, s.denominators, Scratch.LANES * (i + m));
       s.max[i + m] = max;

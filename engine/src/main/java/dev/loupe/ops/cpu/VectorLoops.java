@@ -935,8 +935,8 @@ final class VectorLoops implements InnerLoops {
       case GELU_NEW -> {
         for (int i = 0; i < whole; i += W) {
           FloatVector v = load(x, xOffset + 4L * i);
-          FloatVector cubic = v.mul(ScalarLoops.GELU_CUBIC).mul(v).mul(v);
-          timesSigmoid(v, cubic.add(v).mul(ScalarLoops.GELU_SCALE), x, xOffset + 4L * i);
+          FloatVector cubic = v.mul(ScalarFunctions.GELU_CUBIC).mul(v).mul(v);
+          timesSigmoid(v, cubic.add(v).mul(ScalarFunctions.GELU_SCALE), x, xOffset + 4L * i);
         }
       }
       case SILU -> {
@@ -975,7 +975,7 @@ final class VectorLoops implements InnerLoops {
       case LEAKY_RELU -> {
         for (int i = 0; i < whole; i += W) {
           FloatVector v = load(x, xOffset + 4L * i);
-          v.blend(v.mul(ScalarLoops.LEAK), v.compare(VectorOperators.LT, 0))
+          v.blend(v.mul(ScalarFunctions.LEAK), v.compare(VectorOperators.LT, 0))
               .intoMemorySegment(x, xOffset + 4L * i, LE);
         }
       }
@@ -988,7 +988,7 @@ final class VectorLoops implements InnerLoops {
       case MISH -> {
         for (int i = 0; i < whole; i += W) {
           FloatVector v = load(x, xOffset + 4L * i);
-          FloatVector e = exp(v.min(ScalarLoops.MISH_LARGE));
+          FloatVector e = exp(v.min(ScalarFunctions.MISH_LARGE));
           FloatVector both = e.mul(e.add(2));
           v.mul(both.div(both.add(2))).intoMemorySegment(x, xOffset + 4L * i, LE);
         }
@@ -1003,22 +1003,22 @@ final class VectorLoops implements InnerLoops {
     v.div(exp(z.neg()).add(1)).intoMemorySegment(x, offset, LE);
   }
 
-  /** The steps of {@link ScalarLoops#tanh}. */
+  /** The steps of {@link ScalarFunctions#tanh}. */
   private static FloatVector tanh(FloatVector x) {
     FloatVector z = x.mul(x);
-    FloatVector p = FloatVector.broadcast(F, ScalarLoops.TANH[0]);
-    for (int i = 1; i < ScalarLoops.TANH.length; i++) {
-      p = p.fma(z, FloatVector.broadcast(F, ScalarLoops.TANH[i]));
+    FloatVector p = FloatVector.broadcast(F, ScalarFunctions.TANH[0]);
+    for (int i = 1; i < ScalarFunctions.TANH.length; i++) {
+      p = p.fma(z, FloatVector.broadcast(F, ScalarFunctions.TANH[i]));
     }
     FloatVector magnitude = x.abs();
     FloatVector two = FloatVector.broadcast(F, 2f);
     FloatVector large = FloatVector.broadcast(F, 1f).sub(two.div(exp(magnitude.mul(2)).add(1)));
     large = large.blend(large.neg(), x.compare(VectorOperators.LT, 0));
     return large.blend(
-        p.mul(z).fma(x, x), magnitude.compare(VectorOperators.LT, ScalarLoops.TANH_SMALL));
+        p.mul(z).fma(x, x), magnitude.compare(VectorOperators.LT, ScalarFunctions.TANH_SMALL));
   }
 
-  /** The steps of {@link ScalarLoops#exp}. */
+  /** The steps of {@link ScalarFunctions#exp}. */
   private static FloatVector exp(FloatVector x) {
     FloatVector z = x.max(EXP_LOW).min(EXP_HIGH);
     FloatVector rounder = FloatVector.broadcast(F, ROUNDER);

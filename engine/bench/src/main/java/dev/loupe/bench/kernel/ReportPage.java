@@ -3,9 +3,9 @@ package dev.loupe.bench.kernel;
 import static dev.loupe.export.figure.Svg.escape;
 
 import dev.loupe.bench.kernel.Measurement.Status;
-import dev.loupe.export.ContentPolicy;
 import dev.loupe.export.figure.LadderFigure;
 import dev.loupe.export.figure.Svg;
+import dev.loupe.export.page.ContentPolicy;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
