@@ -277,7 +277,7 @@ class CublasTest {
     LinearKernels own = new LinearKernels(gpu);
     CublasLinear linear = new CublasLinear(gpu, version == 12 ? cublas12 : cublas13);
     CacheShape cache = LinearKernelsTest.CACHE;
-    int rows = LinearKernelsTest.SEQUENCE.length;
+    int rows = LinearKernelsTest.sequence().length;
     try {
       for (Element element : new Element[] {Element.F32, Element.F16, Element.BF16}) {
         for (int outputs : new int[] {37, 3 * cache.width()}) {
@@ -338,8 +338,8 @@ class CublasTest {
                 qkv,
                 keys,
                 values,
-                b.with(LinearKernelsTest.SEQUENCE),
-                b.with(LinearKernelsTest.POSITION),
+                b.with(LinearKernelsTest.sequence()),
+                b.with(LinearKernelsTest.position()),
                 cache))
         .run(b.problem.rows);
     float[] all = new float[(int) (qkv.elements() + 2 * cache.elements())];

@@ -206,7 +206,7 @@ class GemvKernelsTest {
       value = Element.class,
       names = {"F32", "F16", "BF16", "I8"})
   void appendsKeysAndValues(Element element) {
-    for (int rows : new int[] {1, 2, 3, LinearKernelsTest.SEQUENCE.length}) { // a kernel each
+    for (int rows : new int[] {1, 2, 3, LinearKernelsTest.sequence().length}) { // a kernel each
       for (Element cache : List.of(F32, Element.F16, Element.BF16)) {
         appendsKeysAndValues(element, rows, cache);
       }
@@ -219,8 +219,8 @@ class GemvKernelsTest {
       DeviceBuffer keys = b.empty(cache, shape.elements());
       DeviceBuffer values = b.empty(cache, shape.elements());
       DeviceBuffer target = b.target(F32);
-      DeviceBuffer sequence = b.with(LinearKernelsTest.SEQUENCE);
-      DeviceBuffer position = b.with(LinearKernelsTest.POSITION);
+      DeviceBuffer sequence = b.with(LinearKernelsTest.sequence());
+      DeviceBuffer position = b.with(LinearKernelsTest.position());
       QkvAppend append = new QkvAppend(target, keys, values, sequence, position, shape);
       gemv.prepare(variant, b.map, b.x, append).run(rows);
       float[] qkv = b.result(target);

@@ -216,8 +216,18 @@ public class LinearKernelsTest {
 
   public static final CacheShape CACHE = new CacheShape(3, 2, 5, 8);
   // row 2 goes nowhere, nor do rows 5 and 6
-  public static final int[] SEQUENCE = {1, 1, -1, 2, 0, 3, 0};
-  public static final int[] POSITION = {3, 4, 0, 0, 2, 0, 5};
+  private static final int[] SEQUENCE = {1, 1, -1, 2, 0, 3, 0};
+  private static final int[] POSITION = {3, 4, 0, 0, 2, 0, 5};
+
+  /** Sequence of each row of a batch for {@link #CACHE}; -1 of a row that goes nowhere. */
+  public static int[] sequence() {
+    return SEQUENCE.clone();
+  }
+
+  /** Position of each row. */
+  public static int[] position() {
+    return POSITION.clone();
+  }
 
   @ParameterizedTest
   @MethodSource("kernels")

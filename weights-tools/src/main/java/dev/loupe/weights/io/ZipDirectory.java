@@ -22,7 +22,7 @@ import org.jspecify.annotations.Nullable;
  * <p>Source: PKWARE's APPNOTE.TXT 6.3.10, section 4.3.
  */
 public final class ZipDirectory {
-  public static final byte[] LOCAL = {'P', 'K', 3, 4};
+  private static final byte[] LOCAL = {'P', 'K', 3, 4};
   private static final int CENTRAL_ENTRY = 0x02014b50;
   private static final int LOCAL_HEADER = 0x04034b50;
   private static final int END = 0x06054b50;
@@ -38,6 +38,11 @@ public final class ZipDirectory {
 
   private final InputFile file;
   private final Map<String, Member> members = new LinkedHashMap<>();
+
+  /** Whether a file begins as zip archives do. */
+  public static boolean isZip(InputFile file) {
+    return file.startsWith(LOCAL);
+  }
 
   /**
    * A file in the zip file.

@@ -76,7 +76,7 @@ public final class TorchFile {
 
   /** Whether it is a zip file or a pickle, of torch or not. */
   public static boolean recognises(InputFile file) {
-    return file.startsWith(ZipDirectory.LOCAL)
+    return ZipDirectory.isZip(file)
         || file.startsWith(MAGIC_IN_DIGITS)
         || (file.bytes().byteSize() > 2
             && (file.byteAt(0) & 0xFF) == PROTOCOL
@@ -90,7 +90,7 @@ public final class TorchFile {
    * @throws CheckpointException if the file is damaged, or asks for what no weights need
    */
   public static TorchFile open(InputFile file) throws CheckpointException {
-    return file.startsWith(ZipDirectory.LOCAL) ? openZip(file) : openOld(file);
+    return ZipDirectory.isZip(file) ? openZip(file) : openOld(file);
   }
 
   private static TorchFile openZip(InputFile file) throws CheckpointException {
