@@ -35,7 +35,7 @@ import picocli.CommandLine.ParentCommand;
 final class AttentionCommand implements Callable<Integer> {
   private static final int DEFAULT_TOP = 3;
 
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
   @Mixin TextInput input;
 
   @Option(
@@ -62,7 +62,7 @@ final class AttentionCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = main.terminal();
+    Terminal terminal = parent.terminal();
     if (top != null && top < 1) {
       throw new IllegalArgumentException("--top %d: not 1 or more".formatted(top));
     }

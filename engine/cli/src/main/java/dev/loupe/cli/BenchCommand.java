@@ -32,7 +32,12 @@ import picocli.CommandLine.TypeConversionException;
     commandListHeading = "%nCommands:%n",
     subcommands = {BenchCommand.Decode.class, BenchCommand.Prefill.class})
 final class BenchCommand {
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
+
+  /** The streams of this run. */
+  Terminal terminal() {
+    return parent.terminal();
+  }
 
   /** What both measurements ask for. */
   static final class Options {
@@ -103,7 +108,7 @@ final class BenchCommand {
     @Override
     public Integer call() throws IOException {
       return measure(
-          parent.main.terminal(),
+          parent.terminal(),
           model,
           options,
           context -> {
@@ -143,7 +148,7 @@ final class BenchCommand {
     @Override
     public Integer call() throws IOException {
       return measure(
-          parent.main.terminal(),
+          parent.terminal(),
           model,
           options,
           context -> {

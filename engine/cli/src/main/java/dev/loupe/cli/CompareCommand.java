@@ -32,7 +32,7 @@ import picocli.CommandLine.ParentCommand;
       "  loupe compare \"To be or not to be\" --mask none"
     })
 final class CompareCommand implements Callable<Integer> {
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
   @Mixin TextInput input;
 
   @ArgGroup(validate = false, order = 1, heading = "%nWhat is changed:%n")
@@ -64,7 +64,7 @@ final class CompareCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = main.terminal();
+    Terminal terminal = parent.terminal();
     if (top < 0) {
       throw new IllegalArgumentException("--top %d: not 0 or more".formatted(top));
     }

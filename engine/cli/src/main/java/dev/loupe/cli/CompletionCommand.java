@@ -26,11 +26,11 @@ final class CompletionCommand implements Callable<Integer> {
 
   private static final Pattern USE = Pattern.compile("\\$\\{\\w+_option_args\\[");
 
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
 
   @Override
   public Integer call() {
-    main.terminal().print(named(AutoComplete.bash("loupe", main.withAllCommands())));
+    parent.terminal().print(named(AutoComplete.bash("loupe", Main.withAllCommands(parent))));
     return 0;
   }
 

@@ -79,7 +79,7 @@ final class ConvertCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = parent.main.terminal();
+    Terminal terminal = parent.terminal();
     boolean gguf = isGguf();
     Optional<DType> plain = gguf ? Optional.empty() : Optional.ofNullable(dtype).map(this::plain);
     GgmlType type = gguf ? ggml(dtype == null ? "f16" : dtype) : GgmlType.F32;

@@ -45,7 +45,12 @@ import picocli.CommandLine.ParentCommand;
       "  loupe corpus report results --html report.html"
     })
 final class CorpusCommand {
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
+
+  /** The streams of this run. */
+  Terminal terminal() {
+    return parent.terminal();
+  }
 
   /** What all of them ask for. */
   static final class Common {
@@ -146,7 +151,7 @@ final class CorpusCommand {
 
     @Override
     public Integer call() throws IOException {
-      Terminal terminal = parent.main.terminal();
+      Terminal terminal = parent.terminal();
       Preparation what =
           new Preparation(
               inputs,
@@ -251,7 +256,7 @@ final class CorpusCommand {
 
     @Override
     public Integer call() throws IOException {
-      Terminal terminal = parent.main.terminal();
+      Terminal terminal = parent.terminal();
       CorpusRun what =
           new CorpusRun(
               prepared,
@@ -359,7 +364,7 @@ final class CorpusCommand {
       if (html == null && json == null) {
         throw new IllegalArgumentException("give --html FILE, --json FILE, or both");
       }
-      Terminal terminal = parent.main.terminal();
+      Terminal terminal = parent.terminal();
       boolean printed = json != null && json.equals(Path.of("-"));
       try (AtomicFile page = html == null ? null : AtomicFile.create(html);
           AtomicFile object = json == null || printed ? null : AtomicFile.create(json);

@@ -43,7 +43,7 @@ final class GenerateCommand implements Callable<Integer> {
     SLIDE
   }
 
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
   @Mixin TextInput input;
 
   @Option(
@@ -90,7 +90,7 @@ final class GenerateCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = main.terminal();
+    Terminal terminal = parent.terminal();
     output.check(attention);
     attention.check(false);
     readouts.check(attention.everyFile());

@@ -30,7 +30,7 @@ import picocli.CommandLine.ParentCommand;
       "  loupe heads -m gpt2 --file play.txt --csv > heads.csv"
     })
 final class HeadsCommand implements Callable<Integer> {
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
   @Mixin TextInput input;
 
   @Option(
@@ -54,7 +54,7 @@ final class HeadsCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = main.terminal();
+    Terminal terminal = parent.terminal();
     if (json && csv) {
       throw new IllegalArgumentException("give one of --json and --csv, not both");
     }

@@ -45,7 +45,7 @@ final class InspectCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = parent.main.terminal();
+    Terminal terminal = parent.terminal();
     ModelOptions options = new ModelOptions();
     options.model = model;
     options.adapter = adapter;

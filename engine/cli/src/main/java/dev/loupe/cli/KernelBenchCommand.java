@@ -166,7 +166,7 @@ final class KernelBenchCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = Objects.requireNonNull(parent).main.terminal();
+    Terminal terminal = Objects.requireNonNull(parent).terminal();
     if (!results.quiet) {
       CompileProgress.show(terminal);
     }

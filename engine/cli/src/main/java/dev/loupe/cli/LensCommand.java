@@ -30,7 +30,7 @@ import picocli.CommandLine.ParentCommand;
       "  loupe lens --file poem.txt --at 40 --target 307 --json"
     })
 final class LensCommand implements Callable<Integer> {
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
   @Mixin TextInput input;
 
   @Option(
@@ -59,7 +59,7 @@ final class LensCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = main.terminal();
+    Terminal terminal = parent.terminal();
     requireNotNegative("--at", at);
     requireNotNegative("--target", target);
     Prompt prompt = input.prompt(terminal);

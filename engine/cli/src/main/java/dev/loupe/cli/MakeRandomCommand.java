@@ -49,7 +49,7 @@ final class MakeRandomCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = parent.main.terminal();
+    Terminal terminal = parent.terminal();
     RandomCheckpoint.Size chosen = RandomCheckpoint.Size.named(size);
     write(chosen, terminal);
     // The tiny one has the demo model's vocabulary of 1,024.

@@ -61,7 +61,7 @@ final class PullCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = parent.main.terminal();
+    Terminal terminal = parent.terminal();
     ModelName model = ModelName.of(name);
     Path target = folder == null ? NamedModels.cache().folder(model) : folder;
     HubSettings settings = HubSettings.of(hub, System::getenv, System.getProperty("user.home", ""));

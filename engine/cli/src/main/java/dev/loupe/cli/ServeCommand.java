@@ -40,7 +40,7 @@ final class ServeCommand implements Callable<Integer> {
   private static final int LONGEST_KEY = 1 << 16;
   private static final String KEY_VARIABLE = "LOUPE_API_KEY";
 
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
 
   @Option(
       names = "--host",
@@ -93,7 +93,7 @@ final class ServeCommand implements Callable<Integer> {
 
   @Override
   public Integer call() throws IOException {
-    Terminal terminal = main.terminal();
+    Terminal terminal = parent.terminal();
     ServerOptions options =
         new ServerOptions(
             host,

@@ -50,11 +50,11 @@ final class VerifyCommand implements Callable<Integer> {
     if (!(tolerance >= 0)) {
       throw new IllegalArgumentException("--tolerance is %s, not 0 or more".formatted(tolerance));
     }
-    Terminal terminal = parent.main.terminal();
+    Terminal terminal = parent.terminal();
     WeightsComparison comparison = compare(new ProgressBar(terminal, !quiet, "comparing"));
     boolean same = comparison.within(tolerance);
     terminal.print((quiet ? "" : table(comparison)) + summary(comparison, same) + "\n");
-    return same ? 0 : Main.FAILED;
+    return same ? 0 : ExitCode.FAILED;
   }
 
   private WeightsComparison compare(ProgressBar bar) throws IOException {

@@ -23,7 +23,12 @@ import picocli.CommandLine.ParentCommand;
       MakeRandomCommand.class
     })
 final class WeightsCommand {
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
+
+  /** The streams of this run. */
+  Terminal terminal() {
+    return parent.terminal();
+  }
 
   /** Says what the checkpoint leaves open. */
   static void sayNotes(Checkpoint checkpoint, Terminal terminal) {

@@ -81,7 +81,7 @@ class BenchCommandTest {
       assertTrue(each.getAsJsonObject().get("percent_of_fma").getAsDouble() > 0);
     }
     Ran.loupe("bench", "prefill", "--attention", "none,some")
-        .refused(Main.BAD_USAGE, "'some' is not none, one or all");
+        .refused(ExitCode.BAD_USAGE, "'some' is not none, one or all");
   }
 
   /** Defaults are 512 tokens, or 64 and 128; the tiny model reads 128. */
@@ -116,7 +116,7 @@ class BenchCommandTest {
       }
     }
     Ran.loupe("bench", "decode", "-m", model.folder(), "--runs", 1, "--backend", "cpu")
-        .refused(Main.BAD_USAGE, "ends its text before 96 tokens", "smaller -n");
+        .refused(ExitCode.BAD_USAGE, "ends its text before 96 tokens", "smaller -n");
     Ran.loupe("bench", "prefill", "-m", model.folder(), "--runs", 1, "--backend", "cpu").well();
   }
 

@@ -89,19 +89,19 @@ class CompareCommandTest {
 
   @Test
   void whatCantBeIsSaid() {
-    compare("a").refused(Main.BAD_USAGE, "nothing is changed", "--ablate 4.0");
-    compare("a", "--ablate", "4").refused(Main.BAD_USAGE, "--ablate 4", "layer.head");
-    compare("a", "--ablate", "4.-1").refused(Main.BAD_USAGE, "--ablate 4.-1");
-    compare("a", "--ablate", "9.0").refused(Main.BAD_USAGE, "no head 9.0", "0..5", "0..2");
-    compare("a", "--ablate", "1.0,1.0").refused(Main.BAD_USAGE, "1.0 is changed twice");
-    compare("a", "--ablate", "1.0", "--ablate-to", "x").refused(Main.BAD_USAGE, "zero or mean");
-    compare("a", "--scale", "1.0").refused(Main.BAD_USAGE, "--scale 1.0", "4.0=0.5");
-    compare("a", "--scale", "1.0=x").refused(Main.BAD_USAGE, "'x' is no number");
-    compare("a", "--scale", "1.0=NaN").refused(Main.BAD_USAGE, "not a number");
-    compare("a", "--n-head", "5").refused(Main.BAD_USAGE, "192", "5 heads");
-    compare("a", "--n-head", "-1").refused(Main.BAD_USAGE, "-1 heads");
-    compare("a", "--ablate", "1.0", "--top", "-1").refused(Main.BAD_USAGE, "--top -1");
+    compare("a").refused(ExitCode.BAD_USAGE, "nothing is changed", "--ablate 4.0");
+    compare("a", "--ablate", "4").refused(ExitCode.BAD_USAGE, "--ablate 4", "layer.head");
+    compare("a", "--ablate", "4.-1").refused(ExitCode.BAD_USAGE, "--ablate 4.-1");
+    compare("a", "--ablate", "9.0").refused(ExitCode.BAD_USAGE, "no head 9.0", "0..5", "0..2");
+    compare("a", "--ablate", "1.0,1.0").refused(ExitCode.BAD_USAGE, "1.0 is changed twice");
+    compare("a", "--ablate", "1.0", "--ablate-to", "x").refused(ExitCode.BAD_USAGE, "zero or mean");
+    compare("a", "--scale", "1.0").refused(ExitCode.BAD_USAGE, "--scale 1.0", "4.0=0.5");
+    compare("a", "--scale", "1.0=x").refused(ExitCode.BAD_USAGE, "'x' is no number");
+    compare("a", "--scale", "1.0=NaN").refused(ExitCode.BAD_USAGE, "not a number");
+    compare("a", "--n-head", "5").refused(ExitCode.BAD_USAGE, "192", "5 heads");
+    compare("a", "--n-head", "-1").refused(ExitCode.BAD_USAGE, "-1 heads");
+    compare("a", "--ablate", "1.0", "--top", "-1").refused(ExitCode.BAD_USAGE, "--top -1");
     Ran.loupe("attention", "a", "--stats", "x.npz", "--value-norms", "--ablate", "1.0")
-        .refused(Main.BAD_USAGE, "without changing heads");
+        .refused(ExitCode.BAD_USAGE, "without changing heads");
   }
 }

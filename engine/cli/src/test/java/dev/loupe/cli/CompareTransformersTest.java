@@ -49,7 +49,7 @@ class CompareTransformersTest {
     Ran ran = run("python3", "-S", "-I", SCRIPT); // Python's own modules only
     assertEquals(1, ran.out().lines().count(), ran.out());
     assertTrue(ran.out().contains("transformers is missing for"), ran.out());
-    assertEquals(Main.NO_BACKEND, ran.code());
+    assertEquals(ExitCode.NO_BACKEND, ran.code());
   }
 
   @Test

@@ -69,7 +69,7 @@ class ConvertedTokenizerTest {
     set(part, json);
     Path gguf = folder.resolve("copy.gguf");
     Ran.loupe("weights", "convert", model.folder(), gguf)
-        .refused(Main.BAD_INPUT, "its tokenizer has", word, "can't carry");
+        .refused(ExitCode.BAD_INPUT, "its tokenizer has", word, "can't carry");
     assertFalse(Files.exists(gguf));
     Path copy = folder.resolve("copy");
     Ran.loupe("weights", "convert", model.folder(), copy).well();

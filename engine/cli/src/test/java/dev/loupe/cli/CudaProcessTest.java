@@ -283,7 +283,7 @@ class CudaProcessTest {
   void theDoctorTellsKernelsThatComputeNothing() throws Exception {
     String cache = folder.resolve("cache").toString();
     Ran ran = doctor(Map.of("EMU_KERNELS_OFF", "_", "LOUPE_CACHE", cache));
-    assertEquals(Main.FAILED, ran.code(), ran.out() + ran.err());
+    assertEquals(ExitCode.FAILED, ran.code(), ran.out() + ran.err());
     for (String family : SelfTest.families()) {
       assertTrue(
           ran.out().lines().anyMatch(l -> l.matches("  " + family + " +WRONG: .*")), ran.out());

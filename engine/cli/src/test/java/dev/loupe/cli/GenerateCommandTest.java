@@ -235,6 +235,6 @@ class GenerateCommandTest {
     Ran ran = Ran.loupe("generate", "ROMEO:", "-n", 3, "-q").well();
     assertEquals("", ran.err());
     assertFalse(ran.out().isEmpty());
-    Ran.loupe("generate", "ROMEO:", "-n", 1000, "-q").refused(Main.BAD_USAGE, "room for 251");
+    Ran.loupe("generate", "ROMEO:", "-n", 1000, "-q").refused(ExitCode.BAD_USAGE, "room for 251");
   }
 }

@@ -72,13 +72,13 @@ class HeadsCommandTest {
 
   @Test
   void badInputIsOneSentence() throws Exception {
-    heads("--json", "--csv").refused(Main.BAD_USAGE, "--json", "--csv");
-    heads("--sort", "beauty").refused(Main.BAD_USAGE, "beauty", "induction, prev");
-    heads("x", "--ids", "1").refused(Main.BAD_USAGE, "one of TEXT");
-    heads("--ids", "1,4000").refused(Main.BAD_USAGE, "token id 4000");
-    heads("--file", folder.resolve("none")).refused(Main.BAD_INPUT, "does not exist");
+    heads("--json", "--csv").refused(ExitCode.BAD_USAGE, "--json", "--csv");
+    heads("--sort", "beauty").refused(ExitCode.BAD_USAGE, "beauty", "induction, prev");
+    heads("x", "--ids", "1").refused(ExitCode.BAD_USAGE, "one of TEXT");
+    heads("--ids", "1,4000").refused(ExitCode.BAD_USAGE, "token id 4000");
+    heads("--file", folder.resolve("none")).refused(ExitCode.BAD_INPUT, "does not exist");
     Path latin = folder.resolve("latin");
     Files.write(latin, new byte[] {(byte) 0xE9, 'a'});
-    heads("--file", latin).refused(Main.BAD_INPUT, "not UTF-8");
+    heads("--file", latin).refused(ExitCode.BAD_INPUT, "not UTF-8");
   }
 }

@@ -114,23 +114,25 @@ class KernelBenchCommandTest {
   @Test
   void whatCantBeMeasuredIsSaidBeforeAnythingIs() throws Exception {
     Path foreign = Files.writeString(folder.resolve("foreign.json"), "{\"schema\": \"other/1\"}");
-    bench("gelu", "--shapes", "R=2,C").refused(Main.BAD_USAGE, "'C'");
-    bench("gelu", "--shapes", "T=5").refused(Main.BAD_USAGE, "'T'", "R, C");
-    bench("gelu", "--shapes", "R=0").refused(Main.BAD_USAGE, "R=0");
+    bench("gelu", "--shapes", "R=2,C").refused(ExitCode.BAD_USAGE, "'C'");
+    bench("gelu", "--shapes", "T=5").refused(ExitCode.BAD_USAGE, "'T'", "R, C");
+    bench("gelu", "--shapes", "R=0").refused(ExitCode.BAD_USAGE, "R=0");
     bench("gelu", "--backend", "cpu", "--shapes", "R=1000000,C=1000000")
-        .refused(Main.BAD_USAGE, "more than");
-    bench("gelu", "--backend", "cpu", "--variants", "v9").refused(Main.BAD_USAGE, "'v9'", "naive");
-    bench("gelu", "--backend", "cpu", "--dtype", "f16").refused(Main.BAD_USAGE, "gelu");
-    bench("gelu", "--json", "--csv").refused(Main.BAD_USAGE, "two formats", "file");
-    bench("gelu", "--against", folder.resolve("none.json")).refused(Main.BAD_INPUT, "none.json");
-    bench("gelu", "--against", foreign).refused(Main.BAD_INPUT, "foreign.json");
+        .refused(ExitCode.BAD_USAGE, "more than");
+    bench("gelu", "--backend", "cpu", "--variants", "v9")
+        .refused(ExitCode.BAD_USAGE, "'v9'", "naive");
+    bench("gelu", "--backend", "cpu", "--dtype", "f16").refused(ExitCode.BAD_USAGE, "gelu");
+    bench("gelu", "--json", "--csv").refused(ExitCode.BAD_USAGE, "two formats", "file");
+    bench("gelu", "--against", folder.resolve("none.json"))
+        .refused(ExitCode.BAD_INPUT, "none.json");
+    bench("gelu", "--against", foreign).refused(ExitCode.BAD_INPUT, "foreign.json");
     bench("gelu", "--html", folder.resolve("none/report.html"))
-        .refused(Main.FAILED, "report.html", "can't be written");
-    Ran.loupe("bench", "gelu", "--samples", 4).refused(Main.BAD_USAGE, "4 samples", "5");
-    Ran.loupe("bench", "gelu", "--seconds", 0).refused(Main.BAD_USAGE, "0.0 seconds");
-    bench("gelu", "--threads", -1).refused(Main.BAD_USAGE, "-1 threads");
-    bench("gelu", "--vector-bits", 100).refused(Main.BAD_USAGE, "100");
-    bench("tanh").refused(Main.BAD_USAGE, "tanh", "attention", "decode-attention");
+        .refused(ExitCode.FAILED, "report.html", "can't be written");
+    Ran.loupe("bench", "gelu", "--samples", 4).refused(ExitCode.BAD_USAGE, "4 samples", "5");
+    Ran.loupe("bench", "gelu", "--seconds", 0).refused(ExitCode.BAD_USAGE, "0.0 seconds");
+    bench("gelu", "--threads", -1).refused(ExitCode.BAD_USAGE, "-1 threads");
+    bench("gelu", "--vector-bits", 100).refused(ExitCode.BAD_USAGE, "100");
+    bench("tanh").refused(ExitCode.BAD_USAGE, "tanh", "attention", "decode-attention");
     assertEquals(1, folderSize());
   }
 

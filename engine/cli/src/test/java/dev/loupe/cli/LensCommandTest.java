@@ -67,11 +67,12 @@ class LensCommandTest {
 
   @Test
   void whatCantBeIsSaid() {
-    Ran.loupe("lens", "ROMEO:", "--at", "99").refused(Main.BAD_USAGE, "no token 99", "0..5");
-    Ran.loupe("lens", "ROMEO:", "--at", "-2").refused(Main.BAD_USAGE, "--at -2");
-    Ran.loupe("lens", "ROMEO:", "--target", "60000").refused(Main.BAD_USAGE, "60000", "0..1023");
-    Ran.loupe("lens", "ROMEO:", "--top", "-1").refused(Main.BAD_USAGE, "-1");
-    Ran.loupe("lens", "a", "--ids", "1").refused(Main.BAD_USAGE, "not several");
-    Ran.loupe("lens", "a", "-m", "/none").refused(Main.BAD_INPUT, "/none");
+    Ran.loupe("lens", "ROMEO:", "--at", "99").refused(ExitCode.BAD_USAGE, "no token 99", "0..5");
+    Ran.loupe("lens", "ROMEO:", "--at", "-2").refused(ExitCode.BAD_USAGE, "--at -2");
+    Ran.loupe("lens", "ROMEO:", "--target", "60000")
+        .refused(ExitCode.BAD_USAGE, "60000", "0..1023");
+    Ran.loupe("lens", "ROMEO:", "--top", "-1").refused(ExitCode.BAD_USAGE, "-1");
+    Ran.loupe("lens", "a", "--ids", "1").refused(ExitCode.BAD_USAGE, "not several");
+    Ran.loupe("lens", "a", "-m", "/none").refused(ExitCode.BAD_INPUT, "/none");
   }
 }

@@ -96,7 +96,7 @@ class OneFileModelTest {
   void filesBesideItComeFirst() throws Exception {
     Path file = gguf(GgmlType.F16);
     Files.writeString(folder.resolve("tokenizer.json"), "{}");
-    Ran.loupe("generate", "-m", file, "x").refused(Main.BAD_INPUT, "tokenizer.json");
+    Ran.loupe("generate", "-m", file, "x").refused(ExitCode.BAD_INPUT, "tokenizer.json");
   }
 
   @Test
@@ -151,6 +151,6 @@ class OneFileModelTest {
   @Test
   void onnxIsRefusedInASentence() throws Exception {
     Path file = Files.write(folder.resolve("model.onnx"), new byte[] {8, 8, 18, 0});
-    Ran.loupe("generate", "-m", file, "x").refused(Main.BAD_INPUT, file, "ONNX");
+    Ran.loupe("generate", "-m", file, "x").refused(ExitCode.BAD_INPUT, file, "ONNX");
   }
 }

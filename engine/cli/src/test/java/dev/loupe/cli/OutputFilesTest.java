@@ -182,7 +182,7 @@ class OutputFilesTest {
   @Test
   void anOlderFileIsReplacedWhenTheNewOneIsWhole() throws IOException {
     Path file = Files.writeString(folder.resolve("a.csv"), "old");
-    Ran.loupe("attention", "x", "--attention", file, "--layers", 9).refused(Main.BAD_USAGE);
+    Ran.loupe("attention", "x", "--attention", file, "--layers", 9).refused(ExitCode.BAD_USAGE);
     assertEquals("old", Files.readString(file));
     assertEquals(List.of("a.csv"), Ran.names(folder));
     Ran.loupe("attention", "x", "--attention", file).well();
@@ -202,13 +202,14 @@ class OutputFilesTest {
   void aMissingFolderShowsBeforeTheModelIsOpened(String command) {
     Path file = folder.resolve("missing").resolve("a.npz");
     Ran.loupe(command, "x", "--attention", file, "-m", folder.resolve("no-model"))
-        .refused(Main.FAILED, file, "no folder", folder.resolve("missing"));
+        .refused(ExitCode.FAILED, file, "no folder", folder.resolve("missing"));
   }
 
   @Test
   void aFolderIsNoFile() throws IOException {
     Path target = Files.createDirectory(folder.resolve("a.npz"));
-    Ran.loupe("attention", "x", "--attention", target).refused(Main.FAILED, target, "is a folder");
+    Ran.loupe("attention", "x", "--attention", target)
+        .refused(ExitCode.FAILED, target, "is a folder");
     assertEquals(List.of("a.npz"), Ran.names(folder));
   }
 
@@ -218,7 +219,7 @@ class OutputFilesTest {
     assertTrue(closed.toFile().setWritable(false));
     assumeFalse(Files.isWritable(closed), "this user may write anywhere");
     Ran.loupe("attention", "x", "--attention", closed.resolve("a.npz"))
-        .refused(Main.FAILED, closed.resolve("a.npz"), "permission denied");
+        .refused(ExitCode.FAILED, closed.resolve("a.npz"), "permission denied");
   }
 
   @Test
@@ -230,7 +231,7 @@ class OutputFilesTest {
             folder.resolve("a.npz"),
             "--attention",
             folder.resolve("missing").resolve("b.npz"))
-        .refused(Main.FAILED, "b.npz");
+        .refused(ExitCode.FAILED, "b.npz");
     assertEquals(List.of(), Ran.names(folder));
   }
 
@@ -238,7 +239,7 @@ class OutputFilesTest {
   @ValueSource(strings = {"a.foo", "a", ".", "npz", "a.npz.gz", "a.npz/"})
   void theEndingNamesTheFormat(String name) throws IOException {
     Ran.loupe("generate", "x", "--attention", folder + "/" + name, "-m", folder.resolve("no-model"))
-        .refused(name.equals("a.npz/") ? Main.BAD_INPUT : Main.BAD_USAGE);
+        .refused(name.equals("a.npz/") ? ExitCode.BAD_INPUT : ExitCode.BAD_USAGE);
     assertEquals(List.of(), Ran.names(folder));
   }
 
@@ -257,7 +258,7 @@ class OutputFilesTest {
             target,
             "--attention",
             folder.resolve("z.csv"))
-        .refused(Main.FAILED, target, "can't be written", "no space left");
+        .refused(ExitCode.FAILED, target, "can't be written", "no space left");
     assertEquals(List.of("a.csv", "full." + ending, "z.csv"), Ran.names(folder));
     assertArrayEquals(
         Files.readAllBytes(folder.resolve("a.csv")), Files.readAllBytes(folder.resolve("z.csv")));

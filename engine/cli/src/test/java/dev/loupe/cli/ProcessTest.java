@@ -251,7 +251,7 @@ class ProcessTest {
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     new Ran(process.exitValue(), out, child.said())
-        .refused(Main.OUT_OF_MEMORY, "out of memory", "use a smaller model");
+        .refused(ExitCode.OUT_OF_MEMORY, "out of memory", "use a smaller model");
     assertEquals(List.of(), Ran.names(made));
   }
 

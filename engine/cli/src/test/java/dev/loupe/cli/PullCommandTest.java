@@ -178,11 +178,11 @@ class PullCommandTest {
   @Test
   void saysWhatCannotBeHad() throws IOException {
     Ran.loupe("weights", "pull", "somebody/else", made, "--hub", address())
-        .refused(Main.BAD_INPUT, "somebody/else", "404", "check the name");
+        .refused(ExitCode.BAD_INPUT, "somebody/else", "404", "check the name");
     String here = address();
     hub.stop(0);
     Ran.loupe("weights", "pull", NAME, made, "--hub", here)
-        .refused(Main.FAILED, "localhost", "takes no connection");
+        .refused(ExitCode.FAILED, "localhost", "takes no connection");
     assertFalse(Files.exists(made));
   }
 
@@ -199,7 +199,7 @@ class PullCommandTest {
             "HF_ENDPOINT", address());
     child
         .run(Child.java(Main.class, List.of(), "weights", "inspect", NAME), environment)
-        .refused(Main.BAD_INPUT, NAME, "run loupe weights pull " + NAME);
+        .refused(ExitCode.BAD_INPUT, NAME, "run loupe weights pull " + NAME);
     Path snapshot = theirs.resolve("models--somebody--tiny-gpt2/snapshots/0123456789");
     Files.createDirectories(snapshot.getParent());
     Files.createSymbolicLink(snapshot, model.folder());
@@ -273,7 +273,7 @@ class PullCommandTest {
     Child child = new Child(folder);
     Process process = begin(child);
     Ran.loupe("weights", "pull", NAME, made, "--hub", address())
-        .refused(Main.FAILED, "another loupe is pulling into", made);
+        .refused(ExitCode.FAILED, "another loupe is pulling into", made);
     process.destroyForcibly();
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     goOn();

@@ -138,21 +138,24 @@ class ReadoutFilesTest {
   @Test
   void nothingIsHalfWritten() throws IOException {
     Path file = made.resolve("a.npz");
-    loupe("attention", "--rows", "0", "-q").refused(Main.BAD_USAGE, "--rows");
+    loupe("attention", "--rows", "0", "-q").refused(ExitCode.BAD_USAGE, "--rows");
     loupe("attention", "--logits", made.resolve("a.json"), "-q")
-        .refused(Main.BAD_USAGE, "--logits", ".npz");
-    loupe("attention", "--hidden", made.resolve("a"), "-q").refused(Main.BAD_USAGE, "--hidden");
-    loupe("attention", "--hidden", file, "--rows", "0,x", "-q").refused(Main.BAD_USAGE, "--rows");
+        .refused(ExitCode.BAD_USAGE, "--logits", ".npz");
+    loupe("attention", "--hidden", made.resolve("a"), "-q").refused(ExitCode.BAD_USAGE, "--hidden");
+    loupe("attention", "--hidden", file, "--rows", "0,x", "-q")
+        .refused(ExitCode.BAD_USAGE, "--rows");
     loupe("attention", "--hidden", file, "--rows", "2,8", "-q")
-        .refused(Main.BAD_USAGE, "--rows 2,8", "no token 8", "0..7");
+        .refused(ExitCode.BAD_USAGE, "--rows 2,8", "no token 8", "0..7");
     loupe("attention", "--hidden", file, "--logits", file, "-q")
-        .refused(Main.BAD_USAGE, "--logits", "--hidden");
+        .refused(ExitCode.BAD_USAGE, "--logits", "--hidden");
     loupe("attention", "--hidden", file, "--attention", file, "-q")
-        .refused(Main.BAD_USAGE, "--hidden");
-    loupe("attention", "--hidden", file, "--layers", "1", "-q").refused(Main.BAD_USAGE, "--layers");
+        .refused(ExitCode.BAD_USAGE, "--hidden");
+    loupe("attention", "--hidden", file, "--layers", "1", "-q")
+        .refused(ExitCode.BAD_USAGE, "--layers");
     loupe("generate", "--hidden", file, "--overflow", "slide", "-q")
-        .refused(Main.BAD_USAGE, "--overflow slide");
-    loupe("attention", "--logits", made.resolve("none/a.npz"), "-q").refused(Main.FAILED, "none");
+        .refused(ExitCode.BAD_USAGE, "--overflow slide");
+    loupe("attention", "--logits", made.resolve("none/a.npz"), "-q")
+        .refused(ExitCode.FAILED, "none");
     assertEquals(List.of(), Ran.names(made));
   }
 
@@ -160,7 +163,7 @@ class ReadoutFilesTest {
   void aWeightThatIsNoNumber() throws IOException {
     new TinyModel(model).poke("h.2.mlp.c_proj.weight", 77, Float.NaN);
     loupe("attention", "--hidden", made.resolve("a.npz"), "-q")
-        .refused(Main.BAD_INPUT, "h.2.mlp.c_proj.weight", "NaN");
+        .refused(ExitCode.BAD_INPUT, "h.2.mlp.c_proj.weight", "NaN");
     assertEquals(List.of(), Ran.names(made));
   }
 }

@@ -138,10 +138,10 @@ class ServeCommandTest {
   @Test
   void refusesKeysThatAreNone() throws Exception {
     Path empty = Files.writeString(folder.resolve("empty"), "\n");
-    Ran.loupe("serve", "--api-key-file", empty).refused(Main.BAD_INPUT, "empty", "no API key");
-    Ran.loupe("serve", "--api-key-file", folder).refused(Main.BAD_INPUT, "not a regular file");
+    Ran.loupe("serve", "--api-key-file", empty).refused(ExitCode.BAD_INPUT, "empty", "no API key");
+    Ran.loupe("serve", "--api-key-file", folder).refused(ExitCode.BAD_INPUT, "not a regular file");
     Path two = Files.writeString(folder.resolve("two"), "a\nb");
-    Ran.loupe("serve", "--api-key-file", two).refused(Main.BAD_USAGE, "API key", "header");
+    Ran.loupe("serve", "--api-key-file", two).refused(ExitCode.BAD_USAGE, "API key", "header");
   }
 
   /** A model's folder with a template that names a special token. */
@@ -199,23 +199,24 @@ class ServeCommandTest {
   @Test
   void refusesTemplatesThatAreNone() throws Exception {
     Path none = folder.resolve("none");
-    Ran.loupe("serve", "--chat-template", none).refused(Main.BAD_INPUT, none, "does not exist");
+    Ran.loupe("serve", "--chat-template", none).refused(ExitCode.BAD_INPUT, none, "does not exist");
     Path bad = Files.writeString(folder.resolve("bad"), "{% for x in y %}");
-    Ran.loupe("serve", "--chat-template", bad).refused(Main.BAD_INPUT, "bad", "Missing end tag");
+    Ran.loupe("serve", "--chat-template", bad)
+        .refused(ExitCode.BAD_INPUT, "bad", "Missing end tag");
     Path latin = Files.write(folder.resolve("latin"), new byte[] {(byte) 0xe4});
-    Ran.loupe("serve", "--chat-template", latin).refused(Main.BAD_INPUT, "latin", "UTF-8");
+    Ran.loupe("serve", "--chat-template", latin).refused(ExitCode.BAD_INPUT, "latin", "UTF-8");
     Path large = Files.write(folder.resolve("large"), new byte[(1 << 20) + 1]);
     Ran.loupe("serve", "--chat-template", large)
-        .refused(Main.BAD_INPUT, large, "1048577", "a chat template");
+        .refused(ExitCode.BAD_INPUT, large, "1048577", "a chat template");
     Ran.loupe("serve", "--chat-template", "/dev/zero")
-        .refused(Main.BAD_INPUT, "/dev/zero", "not a regular file");
+        .refused(ExitCode.BAD_INPUT, "/dev/zero", "not a regular file");
   }
 
   @Test
   void saysThatThePortIsTaken() throws Exception {
     try (ServerSocket taken = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
       Ran.loupe("serve", "--port", taken.getLocalPort(), "--backend", "cpu")
-          .refused(Main.BAD_USAGE, "port " + taken.getLocalPort(), "127.0.0.1", "--port");
+          .refused(ExitCode.BAD_USAGE, "port " + taken.getLocalPort(), "127.0.0.1", "--port");
     }
   }
 }

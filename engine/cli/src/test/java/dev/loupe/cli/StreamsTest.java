@@ -79,7 +79,7 @@ class StreamsTest {
   void saysThatOutputCannotBeWritten(String command) {
     Failing out = new Failing("No space left on device", 1);
     Ran.into(out, (Object[]) command.split(" ", -1))
-        .refused(Main.FAILED, "standard output can't be written", "No space left on device");
+        .refused(ExitCode.FAILED, "standard output can't be written", "No space left on device");
     assertEquals(1, out.failures);
   }
 
@@ -132,20 +132,20 @@ class StreamsTest {
   void readsUtf8Only(String command) throws IOException {
     byte[] latin = "naïve".getBytes(ISO_8859_1);
     Path file = Files.write(folder.resolve("latin"), latin);
-    Ran.reading(latin, command).refused(Main.BAD_INPUT, "standard input", "not UTF-8");
-    Ran.reading(latin, command, "-").refused(Main.BAD_INPUT, "standard input", "not UTF-8");
-    Ran.loupe(command, "--file", file).refused(Main.BAD_INPUT, file, "not UTF-8");
+    Ran.reading(latin, command).refused(ExitCode.BAD_INPUT, "standard input", "not UTF-8");
+    Ran.reading(latin, command, "-").refused(ExitCode.BAD_INPUT, "standard input", "not UTF-8");
+    Ran.loupe(command, "--file", file).refused(ExitCode.BAD_INPUT, file, "not UTF-8");
     byte[] cut = "é".getBytes(UTF_8);
-    Ran.reading(new byte[] {cut[0]}, command).refused(Main.BAD_INPUT, "not UTF-8");
+    Ran.reading(new byte[] {cut[0]}, command).refused(ExitCode.BAD_INPUT, "not UTF-8");
   }
 
   @ParameterizedTest
   @ValueSource(strings = {"generate", "attention"})
   void readsFilesThatAreThere(String command) {
     Path missing = folder.resolve("missing");
-    Ran.loupe(command, "--file", missing).refused(Main.BAD_INPUT, missing, "does not exist");
+    Ran.loupe(command, "--file", missing).refused(ExitCode.BAD_INPUT, missing, "does not exist");
     Ran.loupe(command, "--file", folder)
-        .refused(Main.BAD_INPUT, folder, "is not a regular file but a folder");
+        .refused(ExitCode.BAD_INPUT, folder, "is not a regular file but a folder");
   }
 
   @Test
@@ -166,7 +166,7 @@ class StreamsTest {
     ByteArrayOutputStream err = new ByteArrayOutputStream();
     int code = Main.run(Terminal.of(in, out, err, false), "generate");
     new Ran(code, out.toString(UTF_8), err.toString(UTF_8))
-        .refused(Main.BAD_INPUT, "standard input", "Input/output error");
+        .refused(ExitCode.BAD_INPUT, "standard input", "Input/output error");
   }
 
   @Test
