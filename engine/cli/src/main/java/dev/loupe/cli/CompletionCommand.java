@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import dev.loupe.cli.options.LoupeCommand;
 import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.regex.Matcher;

@@ -1,6 +1,9 @@
 package dev.loupe.cli;
 
 import dev.loupe.Backend;
+import dev.loupe.cli.run.CompareCommand;
+import dev.loupe.cli.run.GenerateCommand;
+import dev.loupe.cli.run.InterventionOptions;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.export.HeadTable;
 import dev.loupe.ops.Gemm;

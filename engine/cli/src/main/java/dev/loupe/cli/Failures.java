@@ -1,5 +1,10 @@
 package dev.loupe.cli;
 
+import dev.loupe.cli.options.LoupeCommand;
+import dev.loupe.cli.terminal.ExitCode;
+import dev.loupe.cli.terminal.InputException;
+import dev.loupe.cli.terminal.Interrupt;
+import dev.loupe.cli.terminal.Terminal;
 import dev.loupe.corpus.CorpusException;
 import dev.loupe.generate.BrokenRunException;
 import dev.loupe.kernels.GpuException;

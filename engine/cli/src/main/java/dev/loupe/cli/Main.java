@@ -1,5 +1,18 @@
 package dev.loupe.cli;
 
+import dev.loupe.cli.bench.BenchCommand;
+import dev.loupe.cli.bench.KernelBenchCommand;
+import dev.loupe.cli.corpus.CorpusCommand;
+import dev.loupe.cli.options.LoupeCommand;
+import dev.loupe.cli.run.AttentionCommand;
+import dev.loupe.cli.run.CompareCommand;
+import dev.loupe.cli.run.GenerateCommand;
+import dev.loupe.cli.run.HeadsCommand;
+import dev.loupe.cli.run.LensCommand;
+import dev.loupe.cli.run.ServeCommand;
+import dev.loupe.cli.terminal.ExitCode;
+import dev.loupe.cli.terminal.Terminal;
+import dev.loupe.cli.weights.WeightsCommand;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.file.Path;

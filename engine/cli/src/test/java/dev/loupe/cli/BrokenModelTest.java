@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.model.Golden;
 import java.io.IOException;
 import java.nio.ByteBuffer;

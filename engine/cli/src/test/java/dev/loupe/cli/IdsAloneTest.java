@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;

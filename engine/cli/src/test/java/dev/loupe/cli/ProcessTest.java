@@ -7,6 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.cli.terminal.ExitCode;
+import dev.loupe.cli.terminal.Interrupt;
+import dev.loupe.cli.terminal.Terminal;
 import dev.loupe.model.Golden;
 import dev.loupe.weights.AtomicFile;
 import java.io.IOException;

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.Checkout;
+import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.kernels.CudaDriver;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -18,7 +19,6 @@ import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Commands that can't be meant: exit code 2 and one sentence; and the help that prevents them. */
@@ -274,16 +274,5 @@ class UsageTest {
     System.arraycopy(new Object[] {"generate", "--json", "-n", 0}, 0, args, 0, 4);
     System.arraycopy(text, 0, args, 4, text.length);
     return Ran.loupe(args).well().json().getFirst().get("prompt_len").getAsInt();
-  }
-
-  @ParameterizedTest
-  @CsvSource({"100, 100", "60, 60", "0, 80", "-5, 80", "5, 20", "x, 80", "'', 80", "99999, 1000"})
-  void trustsTheTerminalsWidthWithinReason(String variable, int columns) {
-    assertEquals(columns, Terminal.columns(variable));
-  }
-
-  @Test
-  void takesEightyColumnsWhereNoneAreKnown() {
-    assertEquals(80, Terminal.columns(null));
   }
 }
