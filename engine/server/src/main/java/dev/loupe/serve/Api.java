@@ -76,7 +76,8 @@ final class Api implements AutoCloseable {
     tokens = new Tokens(loupe, model, options.chat(), places, options.timeout(), outbox);
     Runs runs = new Runs(MOST_KEPT);
     RunWriter writer = new RunWriter(loupe, scheduler, places, metrics, options.timeout(), runs);
-    workbench = new Workbench(loupe, model, runs, writer, places, options.timeout(), outbox);
+    Readings readings = new Readings(places, options.timeout());
+    workbench = new Workbench(loupe, model, runs, writer, readings, outbox);
   }
 
   /** All paths but the page's, a name in them left open. */
@@ -99,7 +100,7 @@ final class Api implements AutoCloseable {
 
   /** Answers, whatever happens. */
   void handle(Exchange exchange) {
-    String route = route(exchange.path());
+    String route = route(exchange.request().path());
     try {
       access.check(exchange, OPEN.contains(route));
       answer(exchange, route);
@@ -157,7 +158,7 @@ final class Api implements AutoCloseable {
           "not_found",
           "nothing is served at this path; %s lists what is served".formatted(OPENAPI));
     }
-    if (!exchange.method().equals(methodOf(route))) {
+    if (!exchange.request().method().equals(methodOf(route))) {
       throw ApiException.invalid(405, null, "%s takes %s alone".formatted(route, methodOf(route)));
     }
     switch (route) {
@@ -191,7 +192,7 @@ final class Api implements AutoCloseable {
     known.addProperty("object", "model");
     known.addProperty("created", started);
     known.addProperty("owned_by", "loupe");
-    String path = exchange.path();
+    String path = exchange.request().path();
     if (path.equals(MODELS)) {
       JsonArray data = new JsonArray();
       data.add(known);

@@ -48,6 +48,10 @@ final class ApiException extends RuntimeException {
     return new ApiException(status, "server_error", null, code, message);
   }
 
+  static ApiException closing() {
+    return failed(503, "closing", "the server is closing");
+  }
+
   int status() {
     return status;
   }

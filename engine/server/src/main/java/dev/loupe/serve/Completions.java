@@ -137,7 +137,7 @@ final class Completions {
     long deadline = System.nanoTime() + timeout.toNanos();
     Answer answer;
     try (Places.Place place = places.enter()) { // first: what is read below takes memory
-      CompletionRequest request = kind.read(Fields.parse(exchange.body()));
+      CompletionRequest request = kind.read(Fields.parse(exchange.request().body()));
       if (!request.stream()) {
         exchange.reserve(outbox, request.bytes(), deadline);
       }
@@ -150,13 +150,9 @@ final class Completions {
         metrics.ran(System.nanoTime() - start);
       }
     } catch (InterruptedException e) {
-      throw closing();
+      throw ApiException.closing();
     }
     answer.finish();
-  }
-
-  static ApiException closing() {
-    return ApiException.failed(503, "closing", "the server is closing");
   }
 
   /** One request that has its turn. */
@@ -225,7 +221,7 @@ final class Completions {
     }
 
     private ApiException unwanted() {
-      return exchange.isCancelled() ? closing() : tooLate();
+      return exchange.isCancelled() ? ApiException.closing() : tooLate();
     }
 
     private static ApiException tooLate() {

@@ -55,7 +55,7 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
     if (deadline != null) {
       deadline.cancel(false);
     }
-    Exchange exchange = new Exchange(channel, this, request);
+    Exchange exchange = new Exchange(channel, this, new Request(request));
     current = exchange;
     @Nullable Throwable malformed = request.decoderResult().cause();
     if (malformed == null) {

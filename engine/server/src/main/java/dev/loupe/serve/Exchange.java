@@ -12,7 +12,6 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.handler.codec.http.DefaultFullHttpResponse;
 import io.netty.handler.codec.http.DefaultHttpContent;
 import io.netty.handler.codec.http.DefaultHttpResponse;
-import io.netty.handler.codec.http.FullHttpRequest;
 import io.netty.handler.codec.http.FullHttpResponse;
 import io.netty.handler.codec.http.HttpHeaderNames;
 import io.netty.handler.codec.http.HttpHeaderValues;
@@ -22,17 +21,13 @@ import io.netty.handler.codec.http.HttpResponseStatus;
 import io.netty.handler.codec.http.HttpUtil;
 import io.netty.handler.codec.http.HttpVersion;
 import io.netty.handler.codec.http.LastHttpContent;
-import io.netty.handler.codec.http.QueryStringDecoder;
 import java.io.ByteArrayInputStream;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.time.Duration;
-import java.util.HexFormat;
-import java.util.List;
 import java.util.Map;
-import java.util.concurrent.ThreadLocalRandom;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -40,8 +35,6 @@ import org.jspecify.annotations.Nullable;
  * when the client goes away or the server closes. What is sent to a client that is gone is dropped.
  */
 final class Exchange {
-  private static final String REQUEST_ID = "x-request-id";
-
   static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
 
   /** Bytes that are sent at a time; an answer that has no more is sent without waiting. */
@@ -53,87 +46,24 @@ final class Exchange {
   /** How long a reader may take nothing while others wait for room in the outbox. */
   private static final Duration MOST_IN_THE_WAY = Duration.ofSeconds(5);
 
-  private static final HexFormat HEX = HexFormat.of();
-
   private final ChannelHandlerContext channel;
   private final Connection connection;
-  private final String method;
-  private final String path;
-  private final Map<String, List<String>> query;
-  private final HttpHeaders headers;
-  private final byte[] body;
-  private final boolean keepAlive;
-  private final HttpVersion version;
+  private final Request request;
   private @Nullable Thread answering;
   private volatile boolean cancelled;
-  private final String id;
   private @Nullable Outbox outbox; // that this answer has a share of
   private Outbox.@Nullable Share share;
   private boolean events; // have begun
   private int status; // 0 until an answer has begun
 
-  /** Copies what it needs of {@code request}. */
-  Exchange(ChannelHandlerContext channel, Connection connection, FullHttpRequest request) {
+  Exchange(ChannelHandlerContext channel, Connection connection, Request request) {
     this.channel = channel;
     this.connection = connection;
-    method = request.method().name();
-    String uri = request.uri();
-    int end = uri.indexOf('?');
-    path = end < 0 ? uri : uri.substring(0, end);
-    query = end < 0 ? Map.of() : parameters(uri);
-    headers = request.headers().copy();
-    body = new byte[request.content().readableBytes()];
-    request.content().getBytes(request.content().readerIndex(), body);
-    keepAlive = HttpUtil.isKeepAlive(request);
-    version = request.protocolVersion();
-    id = idOf(headers.getAll(REQUEST_ID));
+    this.request = request;
   }
 
-  /**
-   * The client's own name of its request, if it gives one that a header can carry; or a new one.
-   */
-  private static String idOf(List<String> given) {
-    return given.size() == 1 && given.getFirst().matches("[\\x21-\\x7e]{1,128}")
-        ? given.getFirst()
-        : newId();
-  }
-
-  private static String newId() {
-    byte[] random = new byte[12];
-    ThreadLocalRandom.current().nextBytes(random);
-    return "req_" + HEX.formatHex(random);
-  }
-
-  /** Those of a query that can be read; of one that can't, none. */
-  private static Map<String, List<String>> parameters(String uri) {
-    try {
-      return new QueryStringDecoder(uri).parameters();
-    } catch (IllegalArgumentException e) {
-      return Map.of();
-    }
-  }
-
-  String method() {
-    return method;
-  }
-
-  /** The value of a parameter of the query, null if it is absent; of several the first. */
-  @Nullable String parameter(String name) {
-    List<String> values = query.get(name);
-    return values == null ? null : values.getFirst();
-  }
-
-  /** What was asked for, without a query. */
-  String path() {
-    return path;
-  }
-
-  List<String> headers(String name) {
-    return headers.getAll(name);
-  }
-
-  byte[] body() {
-    return body;
+  Request request() {
+    return request;
   }
 
   /** From here on this thread answers. */
@@ -276,7 +206,7 @@ final class Exchange {
             error.status(),
             "application/json; charset=utf-8",
             GSON.toJson(error.json()).getBytes(UTF_8));
-    response.headers().set(REQUEST_ID, newId());
+    response.headers().set(Request.ID, Request.newId());
     return response;
   }
 
@@ -301,7 +231,7 @@ final class Exchange {
   /** Begins a stream of server-sent events (WHATWG HTML, section 9.2). */
   void beginEvents() {
     HttpResponse response = new DefaultHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.OK);
-    if (version.equals(HttpVersion.HTTP_1_1)) {
+    if (request.isHttp11()) {
       HttpUtil.setTransferEncodingChunked(response, true);
     }
     begin(typed(response, "text/event-stream; charset=utf-8"));
@@ -372,14 +302,14 @@ final class Exchange {
 
   private void begin(HttpResponse response) {
     status = response.status().code();
-    response.headers().set(REQUEST_ID, id);
+    response.headers().set(Request.ID, request.id());
     if (!mayGoOn()) {
       response.headers().set(HttpHeaderNames.CONNECTION, HttpHeaderValues.CLOSE);
     }
   }
 
   private boolean mayGoOn() {
-    return keepAlive && version.equals(HttpVersion.HTTP_1_1) && connection.mayGoOn();
+    return request.mayGoOn() && connection.mayGoOn();
   }
 
   private void end(Object last) {

@@ -79,7 +79,7 @@ final class Page {
   }
 
   void send(Exchange exchange) {
-    File file = Objects.requireNonNull(files.get(exchange.path()));
+    File file = Objects.requireNonNull(files.get(exchange.request().path()));
     exchange.send(
         200,
         file.type,

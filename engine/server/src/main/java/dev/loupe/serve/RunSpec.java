@@ -91,6 +91,21 @@ record RunSpec(List<Integer> ids, int promptLength, List<Change> changes, int he
     return new RunSpec(more, promptLength, changes, heads, mask);
   }
 
+  /** How many tokens the text has. */
+  int length() {
+    return ids.size();
+  }
+
+  /**
+   * @param what is only done of such a run
+   * @throws ApiException if the mask is another
+   */
+  void requireCausal(String what) {
+    if (mask != Mask.CAUSAL) {
+      throw ApiException.invalid(400, null, what + " of runs with the causal mask");
+    }
+  }
+
   boolean isPlain() {
     return changes.isEmpty() && heads == 0 && mask == Mask.CAUSAL;
   }

@@ -36,6 +36,9 @@ final class RunWriter {
   private static final int EXAMPLE_TOKENS = 24;
   private static final Sampling EXAMPLE_SAMPLING = Sampling.seeded(4).withTemperature(0.8);
 
+  /** Alternatives to each token that a run keeps. */
+  static final int TOP = 5;
+
   private final Loupe loupe;
   private final Scheduler scheduler;
   private final Gpt2Config config;
@@ -112,14 +115,14 @@ final class RunWriter {
     long deadline = System.nanoTime() + timeout.toNanos();
     JsonObject done;
     try (Places.Place place = places.enter()) {
-      Draft draft = draft(Fields.parse(exchange.body()));
+      Draft draft = draft(Fields.parse(exchange.request().body()));
       place.await(deadline);
       long start = System.nanoTime();
       try {
         done = run(job(draft), new Events(exchange, deadline));
       } catch (CancellationException e) {
         throw exchange.isCancelled()
-            ? Completions.closing()
+            ? ApiException.closing()
             : ApiException.failed(503, "timeout", "the time of the request was up");
       } finally {
         metrics.ran(System.nanoTime() - start);
@@ -145,7 +148,7 @@ final class RunWriter {
       finish = written.finish().name().toLowerCase(Locale.ROOT);
       spec = spec.with(written.tokens().stream().map(Token::id).toList());
     }
-    metrics.tokens(job.spec.ids().size(), spec.ids().size() - job.spec.ids().size());
+    metrics.tokens(job.spec.length(), spec.length() - job.spec.length());
     JsonObject done = new JsonObject();
     done.addProperty("event", "done");
     done.addProperty("id", keep(spec, events));
@@ -159,7 +162,7 @@ final class RunWriter {
     if (runs.look(all -> all.has(id))) {
       return id;
     }
-    ActivationCache cache = loupe.cache(spec.reading().listener(listener), Workbench.TOP);
+    ActivationCache cache = loupe.cache(spec.reading().listener(listener), TOP);
     try {
       runs.look(
           all -> {

@@ -55,7 +55,7 @@ final class Tokens {
     long deadline = System.nanoTime() + timeout.toNanos();
     JsonObject answer;
     try (Places.Place place = places.enter()) {
-      Fields fields = Fields.parse(exchange.body());
+      Fields fields = Fields.parse(exchange.request().body());
       (route.equals(TOKENIZE) ? KnownFields.TOKENIZE : KnownFields.DETOKENIZE).check(fields);
       CompletionRequest.requireModel(fields, model);
       loupe
@@ -65,11 +65,11 @@ final class Tokens {
               why -> {
                 throw ApiException.field(route.equals(TOKENIZE) ? "prompt" : "tokens", null, why);
               });
-      exchange.reserve(outbox, 8L * exchange.body().length, deadline);
+      exchange.reserve(outbox, 8L * exchange.request().body().length, deadline);
       place.await(deadline);
       answer = route.equals(TOKENIZE) ? tokenize(fields) : detokenize(fields);
     } catch (InterruptedException e) {
-      throw Completions.closing();
+      throw ApiException.closing();
     }
     exchange.send(200, answer);
   }
