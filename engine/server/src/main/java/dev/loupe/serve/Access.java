@@ -2,6 +2,8 @@ package dev.loupe.serve;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
 import java.net.URI;
 import java.security.MessageDigest;
 import java.util.List;

@@ -6,6 +6,15 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.generate.Scheduler;
+import dev.loupe.serve.completions.Chat;
+import dev.loupe.serve.completions.Completions;
+import dev.loupe.serve.completions.Tokens;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Metrics;
+import dev.loupe.serve.http.Outbox;
+import dev.loupe.serve.http.Places;
+import dev.loupe.serve.workbench.Workbench;
 import java.net.URLEncoder;
 import java.util.Map;
 import java.util.Optional;
@@ -42,9 +51,6 @@ final class Api implements AutoCloseable {
   /** What needs no key. */
   private static final Set<String> OPEN = Set.of(HEALTH, PAGE, OPENAPI);
 
-  /** Bytes of runs that the page can look at. */
-  private static final long MOST_KEPT = 512L << 20;
-
   /** Bytes of large answers that clients have still to take. */
   private static final long MOST_UNREAD = 64L << 20;
 
@@ -74,10 +80,7 @@ final class Api implements AutoCloseable {
         new Completions(loupe, scheduler, model, places, metrics, options.timeout(), outbox);
     chat = options.chat().map(template -> new Chat(template, loupe, model));
     tokens = new Tokens(loupe, model, options.chat(), places, options.timeout(), outbox);
-    Runs runs = new Runs(MOST_KEPT);
-    RunWriter writer = new RunWriter(loupe, scheduler, places, metrics, options.timeout(), runs);
-    Readings readings = new Readings(places, options.timeout());
-    workbench = new Workbench(loupe, model, runs, writer, readings, outbox);
+    workbench = new Workbench(loupe, scheduler, model, places, metrics, options.timeout(), outbox);
   }
 
   /** All paths but the page's, a name in them left open. */

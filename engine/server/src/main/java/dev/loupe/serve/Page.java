@@ -3,6 +3,7 @@ package dev.loupe.serve;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import dev.loupe.export.PageModules;
+import dev.loupe.serve.http.Exchange;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
@@ -12,6 +12,14 @@ import dev.loupe.interpret.ActivationCache;
 import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.ops.Mask;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.serve.completions.CompletionRequest;
+import dev.loupe.serve.completions.Prompts;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Fields;
+import dev.loupe.serve.http.KnownFields;
+import dev.loupe.serve.http.Metrics;
+import dev.loupe.serve.http.Places;
 import dev.loupe.text.Labels;
 import dev.loupe.weights.Gpt2Config;
 import java.time.Duration;

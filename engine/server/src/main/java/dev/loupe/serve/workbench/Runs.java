@@ -1,6 +1,7 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import dev.loupe.interpret.ActivationCache;
+import dev.loupe.serve.http.ApiException;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
@@ -9,14 +9,14 @@ import java.util.concurrent.atomic.AtomicInteger;
  * Others wait in the order in which they came, up to a bound. A waiting thread that is interrupted
  * leaves the queue.
  */
-final class Places {
+public final class Places {
   private final int queue;
   private final int slots;
   private final Semaphore turn;
   private final AtomicInteger inside = new AtomicInteger(); // run or wait
 
   /** A place in the queue, and later the turn to run, until closed. For one thread. */
-  final class Place implements AutoCloseable {
+  public final class Place implements AutoCloseable {
     private boolean runs;
     private boolean left;
 
@@ -28,7 +28,7 @@ final class Places {
      * @param deadline of System.nanoTime
      * @throws ApiException if it does not come in time
      */
-    void await(long deadline) throws InterruptedException {
+    public void await(long deadline) throws InterruptedException {
       runs = turn.tryAcquire(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
       if (!runs) {
         throw tooLate();
@@ -51,7 +51,7 @@ final class Places {
    * @param queue how many may wait
    * @param slots how many may run
    */
-  Places(int queue, int slots) {
+  public Places(int queue, int slots) {
     this.queue = queue;
     this.slots = slots;
     turn = new Semaphore(slots, true);
@@ -62,7 +62,7 @@ final class Places {
    *
    * @throws ApiException if too many wait already
    */
-  Place enter() {
+  public Place enter() {
     if (inside.incrementAndGet() > queue + slots) {
       inside.decrementAndGet();
       throw ApiException.queueFull(
@@ -71,16 +71,16 @@ final class Places {
     return new Place();
   }
 
-  static ApiException tooLate() {
+  public static ApiException tooLate() {
     return ApiException.failed(
         503, "timeout", "the request waited for its turn until its time was up");
   }
 
-  int running() {
+  public int running() {
     return slots - turn.availablePermits();
   }
 
-  int waiting() {
+  public int waiting() {
     return Math.max(0, inside.get() - running());
   }
 }

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import dev.loupe.interpret.ActivationCache;
 import java.util.Arrays;

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.completions;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 

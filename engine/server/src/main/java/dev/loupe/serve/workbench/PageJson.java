@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
@@ -14,7 +14,7 @@ import dev.loupe.generate.Token;
 import dev.loupe.interpret.Comparison;
 import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.model.ModelInfo;
-import dev.loupe.serve.Runs.Run;
+import dev.loupe.serve.workbench.Runs.Run;
 import dev.loupe.weights.Gpt2Config;
 import java.util.List;
 import java.util.Optional;

@@ -1,5 +1,7 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Request;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;

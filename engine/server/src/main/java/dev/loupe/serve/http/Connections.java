@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
  * those whose last answer is long ago; among equals one of the address that has most, and of its
  * connections the oldest. On the thread of the network.
  */
-final class Connections {
+public final class Connections {
   private record Open(Channel channel, Connection connection, @Nullable InetAddress address) {}
 
   private final int most;
@@ -31,13 +31,13 @@ final class Connections {
    * @param most at a time
    * @param mostOfAddress of one address, at a time
    */
-  Connections(int most, int mostOfAddress) {
+  public Connections(int most, int mostOfAddress) {
     this.most = most;
     this.mostOfAddress = mostOfAddress;
   }
 
   /** Takes a new connection in, unless there is no room and none can be made. */
-  boolean admit(SocketChannel channel, Connection connection) {
+  public boolean admit(SocketChannel channel, Connection connection) {
     // null of one that has gone already
     InetAddress address =
         channel.remoteAddress() == null ? null : channel.remoteAddress().getAddress();

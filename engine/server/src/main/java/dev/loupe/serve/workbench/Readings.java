@@ -1,6 +1,10 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import dev.loupe.generate.GenerateRequest;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Outbox;
+import dev.loupe.serve.http.Places;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;

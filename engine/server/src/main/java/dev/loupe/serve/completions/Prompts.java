@@ -1,10 +1,12 @@
-package dev.loupe.serve;
+package dev.loupe.serve.completions;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import dev.loupe.Loupe;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Fields;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
@@ -23,7 +25,7 @@ import org.jspecify.annotations.Nullable;
  * @param special whether special tokens in a text are taken as such
  * @param front whether a text gets the tokens in front that the tokenizer's files put there
  */
-record Prompts(
+public record Prompts(
     String name,
     List<Prompt> all,
     Loupe loupe,
@@ -48,7 +50,7 @@ record Prompts(
    * @param field of the request that says how many tokens
    * @param lastIsRead whether the last of them takes a position too
    */
-  record Writing(String field, int tokens, boolean lastIsRead) {
+  public record Writing(String field, int tokens, boolean lastIsRead) {
     /** The most tokens that a prompt may have; 0 or less where no prompt fits. */
     int room(int context) {
       return Math.min(context, context - tokens + (lastIsRead ? 0 : 1));
@@ -59,8 +61,8 @@ record Prompts(
    * How many tokens of a prompt are kept, the last of them: 0 for all, -1 for as many as the
    * context has room for.
    */
-  record Truncation(int tokens) {
-    static final Truncation NONE = new Truncation(0);
+  public record Truncation(int tokens) {
+    public static final Truncation NONE = new Truncation(0);
 
     int[] of(int[] ids, int room) {
       int most = tokens < 0 ? Math.max(1, room) : tokens;
@@ -71,7 +73,7 @@ record Prompts(
   }
 
   /** Says between two prompts that nobody waits for them any more, by throwing. */
-  interface Wanted {
+  public interface Wanted {
     void require();
   }
 
@@ -81,7 +83,7 @@ record Prompts(
    * @throws ApiException if the field is not of one of the forms, an id is no token, or a prompt is
    *     longer than the context whatever its tokens are
    */
-  static Prompts of(
+  public static Prompts of(
       String name, Fields fields, Loupe loupe, Writing writing, Truncation truncation) {
     Prompts prompts =
         new Prompts(
@@ -102,7 +104,8 @@ record Prompts(
    * @param text makes it, when its turn comes
    * @param mark as {@link Tokenizer#encodeMarked} has it
    */
-  static Prompts of(String name, Supplier<String> text, char mark, Loupe loupe, Writing writing) {
+  public static Prompts of(
+      String name, Supplier<String> text, char mark, Loupe loupe, Writing writing) {
     return new Prompts(
         name,
         List.of(new Prompt(text, new int[0], mark)),
@@ -117,7 +120,7 @@ record Prompts(
     return fields.get("add_special_tokens") == null || fields.flag("add_special_tokens");
   }
 
-  int size() {
+  public int size() {
     return all.size();
   }
 
@@ -236,7 +239,7 @@ record Prompts(
    * @param wanted is asked before each text
    * @throws ApiException if one is too long, or can't be spelled
    */
-  List<int[]> read(Wanted wanted) {
+  public List<int[]> read(Wanted wanted) {
     List<int[]> ids = new ArrayList<>();
     for (Prompt prompt : all) {
       if (prompt.text == null) {

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import io.netty.handler.codec.http.FullHttpRequest;
 import io.netty.handler.codec.http.HttpHeaders;
@@ -12,7 +12,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import org.jspecify.annotations.Nullable;
 
 /** A request as it came: a copy of what its answer depends on. */
-final class Request {
+public final class Request {
   /** The header that names a request and its answer. */
   static final String ID = "x-request-id";
 
@@ -65,26 +65,26 @@ final class Request {
     }
   }
 
-  String method() {
+  public String method() {
     return method;
   }
 
   /** The value of a parameter of the query, null if it is absent; of several the first. */
-  @Nullable String parameter(String name) {
+  public @Nullable String parameter(String name) {
     List<String> values = query.get(name);
     return values == null ? null : values.getFirst();
   }
 
   /** What was asked for, without a query. */
-  String path() {
+  public String path() {
     return path;
   }
 
-  List<String> headers(String name) {
+  public List<String> headers(String name) {
     return headers.getAll(name);
   }
 
-  byte[] body() {
+  public byte[] body() {
     return body;
   }
 

@@ -1,6 +1,7 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import dev.loupe.interpret.ActivationCache;
+import dev.loupe.serve.http.ApiException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.Arrays;

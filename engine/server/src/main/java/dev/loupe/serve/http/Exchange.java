@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -34,11 +34,11 @@ import org.jspecify.annotations.Nullable;
  * One request and its answer, for a handler that blocks: the thread that answers is interrupted
  * when the client goes away or the server closes. What is sent to a client that is gone is dropped.
  */
-final class Exchange {
-  static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
+public final class Exchange {
+  public static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
 
   /** Bytes that are sent at a time; an answer that has no more is sent without waiting. */
-  static final int PIECE = 16 << 10;
+  public static final int PIECE = 16 << 10;
 
   /** How long a run waits for a reader that is behind. */
   private static final Duration MOST_BEHIND = Duration.ofSeconds(2);
@@ -62,12 +62,12 @@ final class Exchange {
     this.request = request;
   }
 
-  Request request() {
+  public Request request() {
     return request;
   }
 
   /** From here on this thread answers. */
-  synchronized void take() {
+  public synchronized void take() {
     answering = Thread.currentThread();
     if (cancelled) {
       answering.interrupt();
@@ -75,7 +75,7 @@ final class Exchange {
   }
 
   /** This thread has answered, and goes on to other things. */
-  synchronized void release() {
+  public synchronized void release() {
     answering = null;
     if (share != null) {
       share.close();
@@ -92,7 +92,7 @@ final class Exchange {
    * @throws InterruptedException if the client goes away before
    * @throws ApiException if there is no room in time
    */
-  void reserve(Outbox from, long bytes, long deadline) throws InterruptedException {
+  public void reserve(Outbox from, long bytes, long deadline) throws InterruptedException {
     if (bytes > PIECE) {
       Outbox.Share taken = from.share(bytes, deadline);
       synchronized (this) {
@@ -103,7 +103,7 @@ final class Exchange {
   }
 
   /** Interrupts whoever answers; what is there by then is still sent. */
-  synchronized void cancel() {
+  public synchronized void cancel() {
     cancelled = true;
     if (answering != null) {
       answering.interrupt();
@@ -111,26 +111,26 @@ final class Exchange {
   }
 
   /** Whether the answer is no longer wanted, or no longer in full. */
-  boolean isCancelled() {
+  public boolean isCancelled() {
     return cancelled;
   }
 
   /** Whether the client is there. */
-  boolean isConnected() {
+  public boolean isConnected() {
     return channel.channel().isActive();
   }
 
   /** Status of the answer, 0 before there is one. */
-  int status() {
+  public int status() {
     return status;
   }
 
-  void send(int code, JsonElement json) {
+  public void send(int code, JsonElement json) {
     send(code, "application/json", GSON.toJson(json), Map.of());
   }
 
   /** Answers with an error; where an answer has begun, as its last event. */
-  void send(ApiException error, Map<String, String> more) {
+  public void send(ApiException error, Map<String, String> more) {
     if (events) {
       event(GSON.toJson(error.json()));
       endEvents();
@@ -144,12 +144,12 @@ final class Exchange {
   }
 
   /** Answers with {@code text}, whole. */
-  void send(int code, String type, String text, Map<String, String> more) {
+  public void send(int code, String type, String text, Map<String, String> more) {
     send(code, type + "; charset=utf-8", text.getBytes(UTF_8), more);
   }
 
   /** Answers with {@code content}, whole. */
-  void send(int code, String type, byte[] content, Map<String, String> more) {
+  public void send(int code, String type, byte[] content, Map<String, String> more) {
     if (content.length > PIECE) {
       try {
         send(code, type, content.length, new ByteArrayInputStream(content), more);
@@ -171,7 +171,8 @@ final class Exchange {
    * @throws IOException if {@code content} can't be read, or has less; the client sees that the
    *     answer is cut
    */
-  void send(int code, String type, long length, InputStream content, Map<String, String> more)
+  public void send(
+      int code, String type, long length, InputStream content, Map<String, String> more)
       throws IOException {
     if (share != null) {
       share.shrink(length);
@@ -200,7 +201,7 @@ final class Exchange {
   }
 
   /** The answer to a request that never became whole. */
-  static FullHttpResponse whole(ApiException error) {
+  public static FullHttpResponse whole(ApiException error) {
     FullHttpResponse response =
         whole(
             error.status(),
@@ -229,7 +230,7 @@ final class Exchange {
   }
 
   /** Begins a stream of server-sent events (WHATWG HTML, section 9.2). */
-  void beginEvents() {
+  public void beginEvents() {
     HttpResponse response = new DefaultHttpResponse(HttpVersion.HTTP_1_1, HttpResponseStatus.OK);
     if (request.isHttp11()) {
       HttpUtil.setTransferEncodingChunked(response, true);
@@ -243,7 +244,7 @@ final class Exchange {
    * Sends one event; {@code data} is one line. A reader that is behind is waited for a moment, and
    * its connection closed if that does not help: what waits for it has a bound.
    */
-  void event(String data) {
+  public void event(String data) {
     if (!waitForReader(false)) {
       ChannelFuture _ = channel.close();
       return;
@@ -296,7 +297,7 @@ final class Exchange {
     return inTheWay && patience.compareTo(MOST_IN_THE_WAY) > 0 ? MOST_IN_THE_WAY : patience;
   }
 
-  void endEvents() {
+  public void endEvents() {
     end(LastHttpContent.EMPTY_LAST_CONTENT);
   }
 

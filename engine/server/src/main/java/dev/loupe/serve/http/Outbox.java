@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
@@ -8,7 +8,7 @@ import java.util.concurrent.TimeUnit;
  * to make a large answer asks for its bytes first, in the order of arrival; so clients that do not
  * read keep others waiting for a time, and take no memory beyond the bound.
  */
-final class Outbox {
+public final class Outbox {
   private static final int UNIT = 1024; // what a semaphore counts
 
   private final int most; // units
@@ -38,7 +38,7 @@ final class Outbox {
   /**
    * @param bytes most at a time; an answer that has more goes out when no other does
    */
-  Outbox(long bytes) {
+  public Outbox(long bytes) {
     most = Math.toIntExact(Math.ceilDiv(bytes, UNIT));
     free = new Semaphore(most, true);
   }

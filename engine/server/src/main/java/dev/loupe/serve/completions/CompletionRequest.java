@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.completions;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
@@ -7,6 +7,9 @@ import dev.loupe.Loupe;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Prompt;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Fields;
+import dev.loupe.serve.http.KnownFields;
 import dev.loupe.text.Count;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
@@ -32,7 +35,7 @@ import org.jspecify.annotations.Nullable;
  * @param includeUsage whether a stream ends with the counts of tokens
  * @param special whether special tokens are found in prompts and shown in texts
  */
-record CompletionRequest(
+public record CompletionRequest(
     Prompts prompts,
     int tokens,
     int minTokens,
@@ -178,7 +181,7 @@ record CompletionRequest(
         .collect(Collectors.toSet());
   }
 
-  static Sampling sampling(Fields fields) {
+  public static Sampling sampling(Fields fields) {
     long seed =
         fields.whole(
             "seed", ThreadLocalRandom.current().nextLong(1L << 32), Long.MIN_VALUE, Long.MAX_VALUE);

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.completions;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
@@ -6,6 +6,9 @@ import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.chat.ChatTemplate;
 import dev.loupe.chat.ChatTemplateException;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Fields;
+import dev.loupe.serve.http.KnownFields;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -24,7 +27,7 @@ import org.jspecify.annotations.Nullable;
  * mark is put into them, which the tokenizer takes out again (see {@link
  * dev.loupe.text.Tokenizer#encodeMarked}). So nobody ends a turn by a text that says so.
  */
-final class Chat implements Completions.Kind {
+public final class Chat implements Completions.Kind {
   private static final String MESSAGES = "messages";
   private static final Set<String> ROLES = Set.of("system", "user", "assistant");
   private static final int MOST_MESSAGES = 1024;
@@ -39,7 +42,7 @@ final class Chat implements Completions.Kind {
   private final Loupe loupe;
   private final String model;
 
-  Chat(ChatTemplate template, Loupe loupe, String model) {
+  public Chat(ChatTemplate template, Loupe loupe, String model) {
     this.template = template;
     this.loupe = loupe;
     this.model = model;

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -11,6 +11,10 @@ import dev.loupe.generate.ReadRequest;
 import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Mask;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Fields;
+import dev.loupe.serve.http.KnownFields;
 import dev.loupe.weights.Gpt2Config;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;

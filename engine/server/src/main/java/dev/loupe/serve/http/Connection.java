@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import io.netty.buffer.Unpooled;
 import io.netty.channel.Channel;
@@ -26,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  * <p>Requests that follow before the answer (pipelining) are not answered; the connection closes
  * after the first, and the client sends them again. No client in use does this.
  */
-final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
+public final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
   private final Consumer<Exchange> handler;
   private final Duration patience;
   private @Nullable Exchange current;
@@ -36,7 +36,7 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
 
   private static final long BEGINNING = System.nanoTime();
 
-  Connection(Consumer<Exchange> handler, Duration patience) {
+  public Connection(Consumer<Exchange> handler, Duration patience) {
     this.handler = handler;
     this.patience = patience;
   }
@@ -120,7 +120,7 @@ final class Connection extends SimpleChannelInboundHandler<FullHttpRequest> {
   }
 
   /** Closes once what is being answered is sent. */
-  void closeSoon(Channel channel) {
+  public void closeSoon(Channel channel) {
     channel
         .eventLoop()
         .execute(

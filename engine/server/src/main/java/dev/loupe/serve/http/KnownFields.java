@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonParser;
@@ -18,7 +18,7 @@ import java.util.Set;
  * @param ignored by name
  * @param neutral the values of those that can't be honoured, besides null, by name
  */
-record KnownFields(
+public record KnownFields(
     Set<String> honoured, Set<String> ignored, Map<String, List<JsonElement>> neutral) {
 
   /** What sampling reads. */
@@ -48,7 +48,7 @@ record KnownFields(
           "request_id",
           "spaces_between_special_tokens");
 
-  static final KnownFields COMPLETIONS =
+  public static final KnownFields COMPLETIONS =
       new KnownFields(
           with(
               SAMPLING,
@@ -85,13 +85,13 @@ record KnownFields(
                "tool_choice": ["none", "auto"], "functions": [[]], "modalities": [["text"]]}
               """));
 
-  static final KnownFields STREAM_OPTIONS =
+  public static final KnownFields STREAM_OPTIONS =
       new KnownFields(
           Set.of("include_usage"),
           Set.of("include_obfuscation"), // bytes that hide how long a text is
           neutral("{\"continuous_usage_stats\": [false]}"));
 
-  static final KnownFields RUNS =
+  public static final KnownFields RUNS =
       new KnownFields(
           with(
               SAMPLING,
@@ -107,19 +107,19 @@ record KnownFields(
           Set.of(),
           Map.of());
 
-  static final KnownFields TOKENIZE =
+  public static final KnownFields TOKENIZE =
       new KnownFields(
           Set.of("model", "prompt", "special", "add_special_tokens", "return_token_strs"),
           HARMLESS,
           Map.of());
 
-  static final KnownFields DETOKENIZE =
+  public static final KnownFields DETOKENIZE =
       new KnownFields(Set.of("model", "tokens"), HARMLESS, Map.of());
 
-  static final KnownFields CHANGES =
+  public static final KnownFields CHANGES =
       new KnownFields(Set.of("layer", "head", "factor", "mean"), Set.of(), Map.of());
 
-  static final KnownFields CHAT =
+  public static final KnownFields CHAT =
       new KnownFields(
           with(
               SAMPLING,
@@ -148,7 +148,7 @@ record KnownFields(
                "prediction": [], "audio": [], "web_search_options": []}
               """));
 
-  static final KnownFields MESSAGE =
+  public static final KnownFields MESSAGE =
       new KnownFields(
           Set.of("role", "content", "name"),
           Set.of(),
@@ -158,7 +158,8 @@ record KnownFields(
                "function_call": [], "reasoning_content": []}
               """));
 
-  static final KnownFields PART = new KnownFields(Set.of("type", "text"), Set.of(), Map.of());
+  public static final KnownFields PART =
+      new KnownFields(Set.of("type", "text"), Set.of(), Map.of());
 
   private static Map<String, List<JsonElement>> neutral(
       Map<String, List<JsonElement>> some, String more) {
@@ -187,7 +188,7 @@ record KnownFields(
    *
    * @throws ApiException if it does; it names the field
    */
-  void check(Fields fields) {
+  public void check(Fields fields) {
     fields
         .json()
         .asMap()

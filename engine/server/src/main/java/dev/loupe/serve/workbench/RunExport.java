@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import dev.loupe.Loupe;
 import dev.loupe.attention.AttentionSelection;
@@ -6,7 +6,10 @@ import dev.loupe.export.AttentionFormat;
 import dev.loupe.export.TemporaryFile;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
-import dev.loupe.serve.Runs.Run;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Outbox;
+import dev.loupe.serve.workbench.Runs.Run;
 import dev.loupe.text.Count;
 import dev.loupe.weights.Gpt2Config;
 import java.io.IOException;

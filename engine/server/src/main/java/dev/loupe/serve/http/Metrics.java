@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import static java.nio.charset.StandardCharsets.US_ASCII;
 
@@ -17,7 +17,7 @@ import java.util.concurrent.atomic.LongAdder;
  * What was done so far, in Prometheus' text format 0.0.4. Labels have few values: routes that there
  * are and status codes, nothing that a client writes.
  */
-final class Metrics {
+public final class Metrics {
   private record Answered(String route, int status) implements Comparable<Answered> {
     @Override
     public int compareTo(Answered other) {
@@ -34,31 +34,31 @@ final class Metrics {
   private final LongAdder nanos = new LongAdder();
   private final Places places;
 
-  Metrics(Places places) {
+  public Metrics(Places places) {
     this.places = places;
   }
 
-  void answered(String route, int status) {
+  public void answered(String route, int status) {
     answered.computeIfAbsent(new Answered(route, status), _ -> new LongAdder()).increment();
   }
 
   /** A client went away before its answer was complete. */
-  void cancelled() {
+  public void cancelled() {
     cancelled.increment();
   }
 
   /** A request held its place for so long. */
-  void ran(long duration) {
+  public void ran(long duration) {
     runs.increment();
     nanos.add(duration);
   }
 
-  void tokens(int prompt, int generated) {
+  public void tokens(int prompt, int generated) {
     read.add(prompt);
     written.add(generated);
   }
 
-  String text() {
+  public String text() {
     StringBuilder text = new StringBuilder();
     head(text, "loupe_requests_total", "counter", "Requests answered, by path and status.");
     answered.forEach(

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.completions;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonNull;
@@ -7,6 +7,12 @@ import dev.loupe.Loupe;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Scheduler;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Fields;
+import dev.loupe.serve.http.Metrics;
+import dev.loupe.serve.http.Outbox;
+import dev.loupe.serve.http.Places;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -28,9 +34,9 @@ import java.util.concurrent.CancellationException;
  * finish_reason {@code length}. If there is nothing of some prompt yet, the request fails with 503,
  * or with an error as the last event where a stream has begun. A server that closes does the same.
  */
-final class Completions {
+public final class Completions {
   /** How a kind of completion is asked for, and what an answer looks like. */
-  interface Kind {
+  public interface Kind {
     /**
      * Reads a request.
      *
@@ -108,7 +114,7 @@ final class Completions {
   private final Duration timeout;
   private final Outbox outbox;
 
-  Completions(
+  public Completions(
       Loupe loupe,
       Scheduler scheduler,
       String model,
@@ -126,14 +132,16 @@ final class Completions {
   }
 
   /**
+   * Answers with continuations of texts.
+   *
    * @throws ApiException if the request is wrong or can't be served
    */
-  void answer(Exchange exchange) {
+  public void answer(Exchange exchange) {
     answer(exchange, texts);
   }
 
-  /** Likewise, of another kind. */
-  void answer(Exchange exchange, Kind kind) {
+  /** Answers with another kind of completions. */
+  public void answer(Exchange exchange, Kind kind) {
     long deadline = System.nanoTime() + timeout.toNanos();
     Answer answer;
     try (Places.Place place = places.enter()) { // first: what is read below takes memory

@@ -1,11 +1,11 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import com.google.gson.JsonObject;
 import dev.loupe.export.TerminalText;
 import org.jspecify.annotations.Nullable;
 
 /** A request that gets an error for an answer, in the form that OpenAI's clients read. */
-final class ApiException extends RuntimeException {
+public final class ApiException extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
   private static final String INVALID = "invalid_request_error";
@@ -26,16 +26,16 @@ final class ApiException extends RuntimeException {
   }
 
   /** The request is wrong, whoever asks and whenever. */
-  static ApiException invalid(int status, @Nullable String code, String message) {
+  public static ApiException invalid(int status, @Nullable String code, String message) {
     return new ApiException(status, INVALID, null, code, message);
   }
 
   /** One field of the request is wrong. */
-  static ApiException field(String param, @Nullable String code, String message) {
+  public static ApiException field(String param, @Nullable String code, String message) {
     return new ApiException(400, INVALID, param, code, message);
   }
 
-  static ApiException noSuchModel(String message) {
+  public static ApiException noSuchModel(String message) {
     return new ApiException(404, INVALID, "model", "model_not_found", message);
   }
 
@@ -44,15 +44,15 @@ final class ApiException extends RuntimeException {
   }
 
   /** The server can't, now or at all. */
-  static ApiException failed(int status, @Nullable String code, String message) {
+  public static ApiException failed(int status, @Nullable String code, String message) {
     return new ApiException(status, "server_error", null, code, message);
   }
 
-  static ApiException closing() {
+  public static ApiException closing() {
     return failed(503, "closing", "the server is closing");
   }
 
-  int status() {
+  public int status() {
     return status;
   }
 

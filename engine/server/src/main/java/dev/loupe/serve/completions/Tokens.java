@@ -1,10 +1,16 @@
-package dev.loupe.serve;
+package dev.loupe.serve.completions;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.chat.ChatTemplate;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Fields;
+import dev.loupe.serve.http.KnownFields;
+import dev.loupe.serve.http.Outbox;
+import dev.loupe.serve.http.Places;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Gpt2Config;
 import java.time.Duration;
@@ -15,10 +21,10 @@ import org.jspecify.annotations.Nullable;
  * The model's tokenizer, for clients that have none: {@code /tokenize}, {@code /detokenize} and
  * {@code /tokenizer_info}, as vLLM has them.
  */
-final class Tokens {
-  static final String TOKENIZE = "/tokenize";
-  static final String DETOKENIZE = "/detokenize";
-  static final String INFO = "/tokenizer_info";
+public final class Tokens {
+  public static final String TOKENIZE = "/tokenize";
+  public static final String DETOKENIZE = "/detokenize";
+  public static final String INFO = "/tokenizer_info";
 
   private static final int MOST_TOKENS = 1 << 18;
 
@@ -29,7 +35,7 @@ final class Tokens {
   private final Duration timeout;
   private final Outbox outbox;
 
-  Tokens(
+  public Tokens(
       Loupe loupe,
       String model,
       Optional<ChatTemplate> chat,
@@ -45,9 +51,11 @@ final class Tokens {
   }
 
   /**
+   * Answers a request at one of the three paths.
+   *
    * @throws ApiException if the request is wrong or can't be served
    */
-  void answer(Exchange exchange, String route) {
+  public void answer(Exchange exchange, String route) {
     if (route.equals(INFO)) {
       exchange.send(200, info());
       return;

@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.workbench;
 
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
@@ -8,10 +8,17 @@ import dev.loupe.export.LensReport;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Prompt;
 import dev.loupe.generate.ReadListener;
+import dev.loupe.generate.Scheduler;
 import dev.loupe.interpret.Comparison;
 import dev.loupe.interpret.HeadSurvey;
-import dev.loupe.serve.Runs.Run;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Metrics;
+import dev.loupe.serve.http.Outbox;
+import dev.loupe.serve.http.Places;
+import dev.loupe.serve.workbench.Runs.Run;
 import dev.loupe.weights.Gpt2Config;
+import java.time.Duration;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -27,13 +34,16 @@ import java.util.regex.Pattern;
  * part by part. Everything below a run's path is a function of the path, so that a browser may keep
  * it.
  */
-final class Workbench implements AutoCloseable {
-  static final String RUNS = "/api/runs";
+public final class Workbench implements AutoCloseable {
+  public static final String RUNS = "/api/runs";
   private static final String INFO = "/api/info";
   private static final String HEADS = "/api/heads";
   private static final Pattern RUN = Pattern.compile(RUNS + "/([0-9a-f]{1,64})(?:/([a-z]{1,12}))?");
   private static final Set<String> PARTS =
       Set.of("thumbs", "tile", "rows", "stats", "lens", "compare", "export");
+
+  /** Bytes of runs that the page can look at. */
+  private static final long MOST_KEPT = 512L << 20;
 
   private static final Map<String, String> FOR_EVER =
       Map.of("cache-control", "private, max-age=31536000, immutable");
@@ -50,30 +60,37 @@ final class Workbench implements AutoCloseable {
   private volatile boolean closing;
 
   /**
-   * @param readings where what takes long waits
+   * @param places where runs wait, and what else takes long
+   * @param timeout of a request, waiting included
    * @param outbox for large answers
    */
-  Workbench(
-      Loupe loupe, String model, Runs runs, RunWriter writer, Readings readings, Outbox outbox) {
+  public Workbench(
+      Loupe loupe,
+      Scheduler scheduler,
+      String model,
+      Places places,
+      Metrics metrics,
+      Duration timeout,
+      Outbox outbox) {
     this.loupe = loupe;
     this.model = model;
-    this.runs = runs;
-    this.writer = writer;
-    this.readings = readings;
     this.outbox = outbox;
+    runs = new Runs(MOST_KEPT);
+    writer = new RunWriter(loupe, scheduler, places, metrics, timeout, runs);
+    readings = new Readings(places, timeout);
     export = new RunExport(loupe, model, runs, readings);
     config = loupe.info().config();
   }
 
   /** All that {@link #route} says. */
-  static Set<String> routes() {
+  public static Set<String> routes() {
     Set<String> routes = new TreeSet<>(Set.of(INFO, HEADS, RUNS, RUNS + "/{id}"));
     PARTS.forEach(part -> routes.add(RUNS + "/{id}/" + part));
     return routes;
   }
 
   /** The path with a run's name left open, if there is something at it. */
-  static Optional<String> route(String path) {
+  public static Optional<String> route(String path) {
     if (path.equals(INFO) || path.equals(HEADS) || path.equals(RUNS)) {
       return Optional.of(path);
     }
@@ -89,9 +106,11 @@ final class Workbench implements AutoCloseable {
   }
 
   /**
+   * Answers a request at one of the {@link #routes}.
+   *
    * @throws ApiException if the request is wrong or can't be served
    */
-  void answer(Exchange exchange) {
+  public void answer(Exchange exchange) {
     try {
       switch (exchange.request().path()) {
         case INFO -> exchange.send(200, PageJson.info(loupe, model, writer.example()));
@@ -248,13 +267,13 @@ final class Workbench implements AutoCloseable {
   }
 
   /** Makes what the page asks for first, before anybody does. */
-  void prepare() throws InterruptedException {
+  public void prepare() throws InterruptedException {
     Optional<String> _ = writer.example();
     String _ = readings.beside(readings.deadline(), this::heads);
   }
 
   /** What takes long ends soon. */
-  void stop() {
+  public void stop() {
     closing = true;
   }
 

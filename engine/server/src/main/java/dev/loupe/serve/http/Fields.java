@@ -1,4 +1,4 @@
-package dev.loupe.serve;
+package dev.loupe.serve.http;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -17,14 +17,14 @@ import java.nio.charset.CharacterCodingException;
 import org.jspecify.annotations.Nullable;
 
 /** The fields of a request's JSON object; null is as good as absent. */
-record Fields(JsonObject json) {
+public record Fields(JsonObject json) {
 
   /**
    * Reads a body, strictly (RFC 8259).
    *
    * @throws ApiException if it is no JSON object
    */
-  static Fields parse(byte[] body) {
+  public static Fields parse(byte[] body) {
     if (body.length == 0) {
       throw malformed("it is empty");
     }
@@ -54,12 +54,12 @@ record Fields(JsonObject json) {
   }
 
   /** The value of a field, null if it is absent. */
-  @Nullable JsonElement get(String name) {
+  public @Nullable JsonElement get(String name) {
     JsonElement value = json.get(name);
     return value == null || value.isJsonNull() ? null : value;
   }
 
-  boolean flag(String name) {
+  public boolean flag(String name) {
     JsonElement value = get(name);
     if (value == null) {
       return false;
@@ -70,7 +70,7 @@ record Fields(JsonObject json) {
     return value.getAsBoolean();
   }
 
-  @Nullable String string(String name) {
+  public @Nullable String string(String name) {
     JsonElement value = get(name);
     if (value == null) {
       return null;
@@ -81,7 +81,7 @@ record Fields(JsonObject json) {
     return value.getAsString();
   }
 
-  double number(String name, double otherwise) {
+  public double number(String name, double otherwise) {
     JsonElement value = get(name);
     if (value == null) {
       return otherwise;
@@ -92,13 +92,13 @@ record Fields(JsonObject json) {
     return Double.parseDouble(value.getAsString());
   }
 
-  long whole(String name, long otherwise, long least, long most) {
+  public long whole(String name, long otherwise, long least, long most) {
     JsonElement value = get(name);
     return value == null ? otherwise : whole(name, value, least, most);
   }
 
   /** {@code value}, a part of the field {@code name}, as a whole number within bounds. */
-  static long whole(String name, JsonElement value, long least, long most) {
+  public static long whole(String name, JsonElement value, long least, long most) {
     if (isNumber(value)) {
       try {
         long number = Long.parseLong(value.getAsString());
@@ -112,15 +112,15 @@ record Fields(JsonObject json) {
     throw wrong(name, value, "a whole number from %d to %d".formatted(least, most));
   }
 
-  static boolean isString(JsonElement value) {
+  public static boolean isString(JsonElement value) {
     return value.isJsonPrimitive() && value.getAsJsonPrimitive().isString();
   }
 
-  static boolean isNumber(JsonElement value) {
+  public static boolean isNumber(JsonElement value) {
     return value.isJsonPrimitive() && value.getAsJsonPrimitive().isNumber();
   }
 
-  static ApiException wrong(String name, JsonElement value, String expected) {
+  public static ApiException wrong(String name, JsonElement value, String expected) {
     return ApiException.field(
         name,
         null,
