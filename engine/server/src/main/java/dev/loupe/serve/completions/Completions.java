@@ -311,14 +311,14 @@ public final class Completions {
       if (request.includeUsage()) {
         chunk.add("usage", last ? usage() : JsonNull.INSTANCE);
       }
-      exchange.event(Exchange.GSON.toJson(chunk));
+      exchange.event(chunk.toString());
     }
 
     void finish() {
       if (!request.stream()) {
         JsonObject whole = completion(choices);
         whole.add("usage", usage());
-        exchange.send(200, "application/json", Exchange.GSON.toJson(whole), Map.of());
+        exchange.send(200, whole);
         return;
       }
       if (request.includeUsage()) {

@@ -2,8 +2,6 @@ package dev.loupe.serve.http;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
-import com.google.gson.Gson;
-import com.google.gson.GsonBuilder;
 import com.google.gson.JsonElement;
 import io.netty.buffer.Unpooled;
 import io.netty.channel.ChannelFuture;
@@ -35,8 +33,6 @@ import org.jspecify.annotations.Nullable;
  * when the client goes away or the server closes. What is sent to a client that is gone is dropped.
  */
 public final class Exchange {
-  public static final Gson GSON = new GsonBuilder().serializeNulls().disableHtmlEscaping().create();
-
   /** Bytes that are sent at a time; an answer that has no more is sent without waiting. */
   public static final int PIECE = 16 << 10;
 
@@ -126,13 +122,13 @@ public final class Exchange {
   }
 
   public void send(int code, JsonElement json) {
-    send(code, "application/json", GSON.toJson(json), Map.of());
+    send(code, "application/json", json.toString(), Map.of());
   }
 
   /** Answers with an error; where an answer has begun, as its last event. */
   public void send(ApiException error, Map<String, String> more) {
     if (events) {
-      event(GSON.toJson(error.json()));
+      event(error.json().toString());
       endEvents();
       return;
     }
@@ -140,7 +136,7 @@ public final class Exchange {
       ChannelFuture _ = channel.close();
       return;
     }
-    send(error.status(), "application/json", GSON.toJson(error.json()), more);
+    send(error.status(), "application/json", error.json().toString(), more);
   }
 
   /** Answers with {@code text}, whole. */
@@ -206,7 +202,7 @@ public final class Exchange {
         whole(
             error.status(),
             "application/json; charset=utf-8",
-            GSON.toJson(error.json()).getBytes(UTF_8));
+            error.json().toString().getBytes(UTF_8));
     response.headers().set(Request.ID, Request.newId());
     return response;
   }

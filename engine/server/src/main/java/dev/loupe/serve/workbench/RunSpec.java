@@ -12,7 +12,6 @@ import dev.loupe.model.Interventions;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.ops.Mask;
 import dev.loupe.serve.http.ApiException;
-import dev.loupe.serve.http.Exchange;
 import dev.loupe.serve.http.Fields;
 import dev.loupe.serve.http.KnownFields;
 import dev.loupe.weights.Gpt2Config;
@@ -152,8 +151,7 @@ record RunSpec(List<Integer> ids, int promptLength, List<Change> changes, int he
     ids.forEach(text::add);
     all.add("ids", text);
     try {
-      byte[] hash =
-          MessageDigest.getInstance("SHA-256").digest(Exchange.GSON.toJson(all).getBytes(UTF_8));
+      byte[] hash = MessageDigest.getInstance("SHA-256").digest(all.toString().getBytes(UTF_8));
       return HexFormat.of().formatHex(hash, 0, ID_BYTES);
     } catch (NoSuchAlgorithmException everyJavaHasIt) {
       throw new AssertionError(everyJavaHasIt);

@@ -136,7 +136,7 @@ final class RunWriter {
         metrics.ran(System.nanoTime() - start);
       }
     }
-    exchange.event(Exchange.GSON.toJson(done));
+    exchange.event(done.toString());
     exchange.endEvents();
   }
 
@@ -225,7 +225,7 @@ final class RunWriter {
         exchange.beginEvents();
       }
       json.addProperty("event", name);
-      exchange.event(Exchange.GSON.toJson(json));
+      exchange.event(json.toString());
     }
 
     void prompt(RunSpec spec) {

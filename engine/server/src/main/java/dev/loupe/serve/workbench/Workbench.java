@@ -137,7 +137,7 @@ public final class Workbench implements AutoCloseable {
         HEADS,
         _ -> {
           HeadSurvey survey = loupe.heads(Prompt.text(""), unlessClosing());
-          return Exchange.GSON.toJson(PageJson.heads(survey, loupe));
+          return PageJson.heads(survey, loupe).toString();
         });
   }
 
@@ -219,7 +219,7 @@ public final class Workbench implements AutoCloseable {
     if (known.isPresent()) {
       return known.get();
     }
-    String answer = Exchange.GSON.toJson(made.get());
+    String answer = made.get().toString();
     return runs.look(
         all -> {
           all.keep(run, part, answer);
@@ -249,8 +249,7 @@ public final class Workbench implements AutoCloseable {
             return known.get();
           }
           String answer =
-              Exchange.GSON.toJson(
-                  PageJson.comparison(Comparison.of(before.cache(), after.cache())));
+              PageJson.comparison(Comparison.of(before.cache(), after.cache())).toString();
           all.keep(after, Runs.with(before), answer);
           return answer;
         });
