@@ -27,7 +27,7 @@ import java.util.Optional;
 import java.util.Random;
 
 /** Runs to export: made-up ones, and the golden ones of the demo model. */
-final class Runs {
+public final class Runs {
   private static final Path TEST_DATA = Checkout.TEST_DATA;
 
   private Runs() {}

@@ -1,5 +1,6 @@
 package dev.loupe.cli;
 
+import dev.loupe.cli.options.LoupeCommand;
 import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.regex.Matcher;
@@ -26,11 +27,11 @@ final class CompletionCommand implements Callable<Integer> {
 
   private static final Pattern USE = Pattern.compile("\\$\\{\\w+_option_args\\[");
 
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
 
   @Override
   public Integer call() {
-    main.terminal().print(named(AutoComplete.bash("loupe", main.withAllCommands())));
+    parent.terminal().print(named(AutoComplete.bash("loupe", Main.withAllCommands(parent))));
     return 0;
   }
 

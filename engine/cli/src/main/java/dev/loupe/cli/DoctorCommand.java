@@ -5,6 +5,11 @@ import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.cli.options.Home;
+import dev.loupe.cli.options.LoupeCommand;
+import dev.loupe.cli.terminal.CompileProgress;
+import dev.loupe.cli.terminal.ExitCode;
+import dev.loupe.cli.terminal.OpeningBar;
 import dev.loupe.cuda.Cublas;
 import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.driver.CudaDriver;
@@ -32,7 +37,7 @@ import picocli.CommandLine.ParentCommand;
     description = "Check this machine and the demo model.",
     optionListHeading = "%n")
 final class DoctorCommand implements Callable<Integer> {
-  @ParentCommand Main main;
+  @ParentCommand LoupeCommand parent;
 
   @Option(names = "--retest", description = "Test the kernels again on each card.")
   boolean retest;
@@ -40,7 +45,7 @@ final class DoctorCommand implements Callable<Integer> {
   @Override
   public Integer call() {
     Runtime runtime = Runtime.getRuntime();
-    line("loupe", new Main.Version().getVersion()[0]);
+    line("loupe", new LoupeCommand.Version().getVersion()[0]);
     line(
         "system",
         "%s %s, %s"
@@ -58,12 +63,12 @@ final class DoctorCommand implements Callable<Integer> {
             : "missing: plain loops are used; start Java with --add-modules jdk.incubator.vector");
     boolean gpus = gpus();
     boolean model = model();
-    return model ? gpus ? 0 : Main.FAILED : Main.BAD_INPUT;
+    return model ? gpus ? 0 : ExitCode.FAILED : ExitCode.BAD_INPUT;
   }
 
   /** What there is of NVIDIA's; true if the cards that can be used compute rightly. */
   private boolean gpus() {
-    CompileProgress.show(main.terminal());
+    CompileProgress.show(parent.terminal());
     CudaDriver driver = CudaDriver.find();
     line("nvidia driver", driver.summary());
     int usable = 0;
@@ -91,7 +96,7 @@ final class DoctorCommand implements Callable<Integer> {
   }
 
   private KernelVerdicts verdicts(int device) {
-    try (OpeningBar bar = new OpeningBar(main.terminal(), true)) {
+    try (OpeningBar bar = new OpeningBar(parent.terminal(), true)) {
       return retest ? FirstContact.anew(device, bar) : FirstContact.of(device, bar);
     }
   }
@@ -233,6 +238,6 @@ final class DoctorCommand implements Callable<Integer> {
   }
 
   private void line(String what, String found) {
-    main.terminal().print("%-18s %s%n".formatted(what, TerminalText.sentence(found)));
+    parent.terminal().print("%-18s %s%n".formatted(what, TerminalText.sentence(found)));
   }
 }

@@ -1,4 +1,4 @@
-/** The command line. */
+/** The program: it starts the command that its arguments name, and says why one failed. */
 @NullMarked
 package dev.loupe.cli;
 

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -86,16 +87,18 @@ class AdapterCommandsTest {
   @Test
   void theAdaptersTokenizerComesFirst() throws IOException {
     Files.writeString(adapter.resolve("tokenizer.json"), "{}");
-    Ran.loupe("generate", "-m", adapter, "x").refused(Main.BAD_INPUT, "adapter", "tokenizer.json");
+    Ran.loupe("generate", "-m", adapter, "x")
+        .refused(ExitCode.BAD_INPUT, "adapter", "tokenizer.json");
   }
 
   @Test
   void aBaseThatIsNotHere() throws IOException {
     adapter("nobody/has-this");
     Ran.loupe("generate", "-m", adapter, "x")
-        .refused(Main.BAD_INPUT, "adapter of nobody/has-this", "loupe weights pull", "--adapter");
+        .refused(
+            ExitCode.BAD_INPUT, "adapter of nobody/has-this", "loupe weights pull", "--adapter");
     Ran.loupe("generate", "-m", model.folder(), "--adapter", model.folder(), "x")
-        .refused(Main.BAD_INPUT, "is no adapter");
+        .refused(ExitCode.BAD_INPUT, "is no adapter");
   }
 
   private JsonObject run() {

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.model.Golden;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -37,15 +38,15 @@ class BrokenModelTest {
 
   private void refusedFrom(Path source, Object... words) throws IOException {
     Ran.loupe("generate", "a", "-n", 2, "-m", source, "--attention", made.resolve("maps.npz"))
-        .refused(Main.BAD_INPUT, words);
+        .refused(ExitCode.BAD_INPUT, words);
     Ran.loupe("attention", "a", "-m", source, "--attention", made.resolve("maps.npz"))
-        .refused(Main.BAD_INPUT, words);
+        .refused(ExitCode.BAD_INPUT, words);
     assertEquals(List.of(), Ran.names(made));
   }
 
   private void inspectRefused(Object... words) throws IOException {
     refused(words);
-    Ran.loupe("weights", "inspect", model.folder()).refused(Main.BAD_INPUT, words);
+    Ran.loupe("weights", "inspect", model.folder()).refused(ExitCode.BAD_INPUT, words);
   }
 
   @Test
@@ -59,7 +60,7 @@ class BrokenModelTest {
     Path missing = folder.resolve("nothing");
     refusedFrom(missing, missing, "does not exist");
     refusedFrom(made, made, "holds no model.safetensors");
-    Ran.loupe("weights", "inspect", missing).refused(Main.BAD_INPUT, missing, "does not exist");
+    Ran.loupe("weights", "inspect", missing).refused(ExitCode.BAD_INPUT, missing, "does not exist");
   }
 
   @Test

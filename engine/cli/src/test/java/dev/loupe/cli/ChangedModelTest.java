@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
@@ -52,7 +53,7 @@ class ChangedModelTest {
     process.getInputStream().readAllBytes();
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     String said = child.said();
-    assertEquals(Main.BAD_INPUT, process.exitValue(), said);
+    assertEquals(ExitCode.BAD_INPUT, process.exitValue(), said);
     assertTrue(said.contains(model.weights() + " was changed by another program"), said);
     assertFalse(said.contains("defect") || said.contains("Exception"), said);
     assertEquals(List.of(), Ran.names(made), "what was computed is worth nothing");

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.cli.terminal.Terminal;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
@@ -30,11 +31,11 @@ import java.util.zip.ZipFile;
  *
  * @param folder where its standard error goes
  */
-record Child(Path folder) {
+public record Child(Path folder) {
   private static final Pattern PERCENT =
       Pattern.compile("(?:reading|measuring|writing) .* (\\d+)%");
 
-  static List<String> java(Class<?> main, List<String> flags, Object... args) {
+  public static List<String> java(Class<?> main, List<String> flags, Object... args) {
     List<String> command =
         new ArrayList<>(
             List.of(
@@ -49,7 +50,7 @@ record Child(Path folder) {
     return command;
   }
 
-  Process start(List<String> command) throws IOException {
+  public Process start(List<String> command) throws IOException {
     return start(command, Map.of());
   }
 
@@ -64,7 +65,7 @@ record Child(Path folder) {
   }
 
   /** Runs to the end. */
-  Ran run(List<String> command, Map<String, String> environment) throws Exception {
+  public Ran run(List<String> command, Map<String, String> environment) throws Exception {
     Process process = start(command, environment);
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
@@ -72,7 +73,7 @@ record Child(Path folder) {
   }
 
   /** Standard error without what Java says at its start. */
-  String said() throws IOException {
+  public String said() throws IOException {
     StringBuilder said = new StringBuilder();
     for (String line : Files.readAllLines(folder.resolve("stderr"))) {
       if (!line.startsWith("WARNING: Using incubator modules")) {
@@ -120,13 +121,13 @@ record Child(Path folder) {
     return said.substring(said.lastIndexOf('\r') + 1);
   }
 
-  static void signal(Process process, String name) throws Exception {
+  public static void signal(Process process, String name) throws Exception {
     String pid = Long.toString(process.pid());
     assertEquals(0, new ProcessBuilder("kill", "-" + name, pid).inheritIO().start().waitFor());
   }
 
   /** A process inherits that a signal is ignored, as SIGINT is in the background of a script. */
-  static void assumeIsHeard(String signal) throws IOException {
+  public static void assumeIsHeard(String signal) throws IOException {
     Path status = Path.of("/proc/self/status");
     assumeTrue(Files.exists(status), "no /proc here");
     int bit = exitCode(signal) - 128 - 1;
@@ -139,7 +140,7 @@ record Child(Path folder) {
   }
 
   /** What a process ends with that this signal ended: 128 and its number. */
-  static int exitCode(String signal) {
+  public static int exitCode(String signal) {
     return switch (signal) {
       case "HUP" -> 129;
       case "INT" -> 130;

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.model.Golden;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -127,11 +128,11 @@ class CommandsTest {
     Path made = TinyModel.in(folder.resolve("tiny")).folder();
     byte[] before = Files.readAllBytes(made.resolve("model.safetensors"));
     Ran.loupe("weights", "make-random", made, "--size", "tiny", "--seed", 9)
-        .refused(Main.FAILED, made, "already holds a model");
+        .refused(ExitCode.FAILED, made, "already holds a model");
     assertArrayEquals(before, Files.readAllBytes(made.resolve("model.safetensors")));
     Path file = Files.writeString(folder.resolve("file"), "");
     Ran.loupe("weights", "make-random", file, "--size", "tiny")
-        .refused(Main.FAILED, file, "is a file");
+        .refused(ExitCode.FAILED, file, "is a file");
 
     Path mine = Files.createDirectory(folder.resolve("mine"));
     Files.writeString(mine.resolve("tokenizer.json"), "mine");
@@ -158,11 +159,12 @@ class CommandsTest {
     assertEquals(1, numbers.getInt(kinds + 16), "a token of BPE");
     assertEquals(3, numbers.getInt(kinds + 16 + 4 * 1023), "<|endoftext|>");
     assertFalse(text.contains("[PAD"), "the demo model has a token for every row");
-    Ran.loupe("weights", "convert", Golden.DEMO_MODEL, file).refused(Main.FAILED, file, "exists");
+    Ran.loupe("weights", "convert", Golden.DEMO_MODEL, file)
+        .refused(ExitCode.FAILED, file, "exists");
     assertArrayEquals(bytes, Files.readAllBytes(file));
     Path empty = Files.createDirectory(folder.resolve("empty"));
     Ran.loupe("weights", "convert", empty, folder.resolve("x"))
-        .refused(Main.BAD_INPUT, empty, "holds no model.safetensors");
+        .refused(ExitCode.BAD_INPUT, empty, "holds no model.safetensors");
     assertEquals(List.of("demo.gguf", "empty"), Ran.names(folder));
   }
 
@@ -184,7 +186,7 @@ class CommandsTest {
         "equal: 76 tensors, every bit\n",
         Ran.loupe("weights", "verify", Golden.DEMO_MODEL, copy).well().out());
     Ran.loupe("weights", "convert", Golden.DEMO_MODEL, copy)
-        .refused(Main.FAILED, copy, "already holds a model");
+        .refused(ExitCode.FAILED, copy, "already holds a model");
 
     Path file = Files.createDirectory(folder.resolve("file")).resolve("m.safetensors");
     assertEquals("", Ran.loupe("weights", "convert", Golden.DEMO_MODEL, file, "-q").well().err());
@@ -203,7 +205,7 @@ class CommandsTest {
     assertEquals(List.of("config.json", "model.safetensors"), Ran.names(copy));
     Files.writeString(model.tokenizer(), "{");
     Ran.loupe("weights", "convert", model.folder(), folder.resolve("broken"))
-        .refused(Main.BAD_INPUT, model.tokenizer());
+        .refused(ExitCode.BAD_INPUT, model.tokenizer());
     assertFalse(Files.exists(folder.resolve("broken")));
   }
 
@@ -217,7 +219,7 @@ class CommandsTest {
     a.poke("h.1.mlp.c_fc.bias", 9, 0.5f);
     b.poke("h.1.mlp.c_fc.bias", 9, 0.25f);
     Ran differ = Ran.loupe("weights", "verify", a.folder(), b.folder(), "--tolerance", 0.2);
-    assertEquals(Main.FAILED, differ.code());
+    assertEquals(ExitCode.FAILED, differ.code());
     assertEquals("", differ.err());
     List<String> lines = differ.out().lines().toList();
     assertEquals(3, lines.size(), differ.out());
@@ -241,15 +243,15 @@ class CommandsTest {
     TinyModel b = TinyModel.in(folder.resolve("b"));
     b.config("\"gelu_new\"", "\"relu\"");
     Ran ran = Ran.loupe("weights", "verify", a.folder(), b.folder());
-    assertEquals(Main.FAILED, ran.code());
+    assertEquals(ExitCode.FAILED, ran.code());
     assertTrue(ran.out().startsWith("activation_function gelu_new and relu\n"), ran.out());
     assertTrue(ran.out().contains("the models compute otherwise"), ran.out());
     ran = Ran.loupe("weights", "verify", a.folder(), Golden.DEMO_MODEL);
-    assertEquals(Main.FAILED, ran.code());
+    assertEquals(ExitCode.FAILED, ran.code());
     assertTrue(ran.out().contains("n_layer 3 and 6"), ran.out());
     assertTrue(ran.out().endsWith("different: the models have other shapes\n"), ran.out());
     Ran.loupe("weights", "verify", a.folder(), folder.resolve("c"))
-        .refused(Main.BAD_INPUT, folder.resolve("c"), "does not exist");
+        .refused(ExitCode.BAD_INPUT, folder.resolve("c"), "does not exist");
   }
 
   @Test

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.Checkout;
+import dev.loupe.cli.terminal.ExitCode;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -49,7 +50,7 @@ class CompareTransformersTest {
     Ran ran = run("python3", "-S", "-I", SCRIPT); // Python's own modules only
     assertEquals(1, ran.out().lines().count(), ran.out());
     assertTrue(ran.out().contains("transformers is missing for"), ran.out());
-    assertEquals(Main.NO_BACKEND, ran.code());
+    assertEquals(ExitCode.NO_BACKEND, ran.code());
   }
 
   @Test

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.OnGpu;
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.cuda.selftest.SelfTest;
 import java.io.File;
 import java.io.IOException;
@@ -283,7 +284,7 @@ class CudaProcessTest {
   void theDoctorTellsKernelsThatComputeNothing() throws Exception {
     String cache = folder.resolve("cache").toString();
     Ran ran = doctor(Map.of("EMU_KERNELS_OFF", "_", "LOUPE_CACHE", cache));
-    assertEquals(Main.FAILED, ran.code(), ran.out() + ran.err());
+    assertEquals(ExitCode.FAILED, ran.code(), ran.out() + ran.err());
     for (String family : SelfTest.families()) {
       assertTrue(
           ran.out().lines().anyMatch(l -> l.matches("  " + family + " +WRONG: .*")), ran.out());

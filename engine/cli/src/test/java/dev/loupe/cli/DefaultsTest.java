@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.Checkout;
+import dev.loupe.cli.terminal.ExitCode;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -77,14 +78,14 @@ class DefaultsTest {
       })
   void aBadValueIsNamedWithItsSource(String name, String value, String option, String what) {
     loupe(Map.of(name, value), "generate", "x")
-        .refused(Main.BAD_USAGE, option.replace("'", ""), what, "from " + name);
+        .refused(ExitCode.BAD_USAGE, option.replace("'", ""), what, "from " + name);
   }
 
   @Test
   void aBadValueOfTheFileIsNamedWithIt() throws IOException {
     Files.writeString(file, "loupe.generate.threads = two\n");
     loupe(NOTHING, "generate", "x")
-        .refused(Main.BAD_USAGE, "'two'", "loupe.generate.threads in " + file);
+        .refused(ExitCode.BAD_USAGE, "'two'", "loupe.generate.threads in " + file);
   }
 
   @Test
@@ -99,14 +100,14 @@ class DefaultsTest {
   @Test
   void aFileWithoutSenseIsRefused() throws IOException {
     Files.writeString(file, "thread = 2\n");
-    loupe(NOTHING, "doctor").refused(Main.BAD_USAGE, file, "no option --thread");
+    loupe(NOTHING, "doctor").refused(ExitCode.BAD_USAGE, file, "no option --thread");
     Files.writeString(file, "loupe.serve.temperature = 2\n");
     loupe(NOTHING, "doctor")
-        .refused(Main.BAD_USAGE, file, "no option --temperature of loupe.serve");
+        .refused(ExitCode.BAD_USAGE, file, "no option --temperature of loupe.serve");
     Files.writeString(file, "seed = \\u00\n");
-    loupe(NOTHING, "doctor").refused(Main.BAD_USAGE, file);
+    loupe(NOTHING, "doctor").refused(ExitCode.BAD_USAGE, file);
     Files.delete(file);
     Files.createDirectory(file);
-    loupe(NOTHING, "doctor").refused(Main.BAD_USAGE, file);
+    loupe(NOTHING, "doctor").refused(ExitCode.BAD_USAGE, file);
   }
 }

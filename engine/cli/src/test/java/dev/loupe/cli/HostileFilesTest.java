@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
+import dev.loupe.cli.terminal.Terminal;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -31,7 +33,7 @@ class HostileFilesTest {
   }
 
   private void refused(Object... words) {
-    Ran ran = run().refused(Main.BAD_INPUT, words);
+    Ran ran = run().refused(ExitCode.BAD_INPUT, words);
     assertTrue(ran.err().length() < 1000, () -> ran.err().length() + " characters");
   }
 
@@ -64,7 +66,7 @@ class HostileFilesTest {
     Files.createSymbolicLink(model.folder().resolve("merges.txt"), Path.of("/dev/zero"));
     refused("merges.txt", "a pipe or a device");
     Ran.loupe("attention", "--file", "/dev/zero", "-m", model.folder())
-        .refused(Main.BAD_INPUT, "/dev/zero", "a pipe or a device");
+        .refused(ExitCode.BAD_INPUT, "/dev/zero", "a pipe or a device");
   }
 
   @Test
@@ -85,7 +87,7 @@ class HostileFilesTest {
     java.io.ByteArrayOutputStream err = new java.io.ByteArrayOutputStream();
     Terminal terminal = Terminal.of(zeros, OutputStream.nullOutputStream(), err, false);
     String[] args = {"attention", "-m", model.folder().toString()};
-    assertEquals(Main.BAD_INPUT, Main.run(terminal, args), err::toString);
+    assertEquals(ExitCode.BAD_INPUT, Main.run(terminal, args), err::toString);
     assertTrue(err.toString(java.nio.charset.StandardCharsets.UTF_8).contains("standard input"));
   }
 

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.TinyModel;
+import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
@@ -126,21 +127,21 @@ class IdsAloneTest {
   void whatTakesATextIsRefused() throws IOException {
     Path file = folder.resolve("maps.npz");
     Ran.loupe("generate", "hello", "-m", model, "--attention", file)
-        .refused(Main.BAD_INPUT, "tokenizer.json");
+        .refused(ExitCode.BAD_INPUT, "tokenizer.json");
     Ran.loupe("generate", "--ids", IDS, "--stop", "x", "-m", model)
-        .refused(Main.BAD_INPUT, "tokenizer.json");
-    Ran.loupe("lens", "hello", "-m", model).refused(Main.BAD_INPUT, "tokenizer.json");
-    Ran.loupe("heads", "hello", "-m", model).refused(Main.BAD_INPUT, "tokenizer.json");
+        .refused(ExitCode.BAD_INPUT, "tokenizer.json");
+    Ran.loupe("lens", "hello", "-m", model).refused(ExitCode.BAD_INPUT, "tokenizer.json");
+    Ran.loupe("heads", "hello", "-m", model).refused(ExitCode.BAD_INPUT, "tokenizer.json");
     Ran.loupe("compare", "hello", "--ablate", "0.1", "-m", model)
-        .refused(Main.BAD_INPUT, "tokenizer.json");
+        .refused(ExitCode.BAD_INPUT, "tokenizer.json");
     Ran.loupe("generate", "--ids", IDS, "--special", "-m", model)
-        .refused(Main.BAD_USAGE, "--special");
+        .refused(ExitCode.BAD_USAGE, "--special");
     Ran.loupe("generate", "--ids", IDS, "--no-bos", "-m", model)
-        .refused(Main.BAD_USAGE, "--no-bos is about text");
+        .refused(ExitCode.BAD_USAGE, "--no-bos is about text");
     Ran.loupe("generate", "--ids", "1,333", "-m", model, "-q")
-        .refused(Main.BAD_USAGE, "token id 333 is outside the vocabulary 0..332");
+        .refused(ExitCode.BAD_USAGE, "token id 333 is outside the vocabulary 0..332");
     Ran.loupe("lens", "--ids", "1", "--target", 333, "-m", model, "-q")
-        .refused(Main.BAD_USAGE, "token id 333 is outside the vocabulary 0..332");
+        .refused(ExitCode.BAD_USAGE, "token id 333 is outside the vocabulary 0..332");
     assertFalse(Files.exists(file));
   }
 
@@ -155,7 +156,7 @@ class IdsAloneTest {
       Files.writeString(tokenizer, json.replace('\'', '"'));
     }
     String words = json.equals("demo") ? "do not belong together" : "tokenizer.json";
-    Ran.loupe("generate", "hello", "-m", model).refused(Main.BAD_INPUT, words);
+    Ran.loupe("generate", "hello", "-m", model).refused(ExitCode.BAD_INPUT, words);
     Ran ran = Ran.loupe("generate", "--ids", IDS, "-n", 3, "-m", model).well();
     assertTrue(ran.err().contains(words), ran.err());
     assertTrue(ran.out().matches("[0-9]+(,[0-9]+)*"), ran.out());

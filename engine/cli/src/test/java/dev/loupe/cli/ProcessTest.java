@@ -7,6 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.cli.terminal.ExitCode;
+import dev.loupe.cli.terminal.Interrupt;
+import dev.loupe.cli.terminal.Terminal;
 import dev.loupe.model.Golden;
 import dev.loupe.weights.io.AtomicFile;
 import java.io.IOException;
@@ -251,7 +254,7 @@ class ProcessTest {
     String out = new String(process.getInputStream().readAllBytes(), UTF_8);
     assertTrue(process.waitFor(100, TimeUnit.SECONDS));
     new Ran(process.exitValue(), out, child.said())
-        .refused(Main.OUT_OF_MEMORY, "out of memory", "use a smaller model");
+        .refused(ExitCode.OUT_OF_MEMORY, "out of memory", "use a smaller model");
     assertEquals(List.of(), Ran.names(made));
   }
 

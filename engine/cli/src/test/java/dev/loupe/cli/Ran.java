@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.cli.terminal.Terminal;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -18,13 +19,13 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /** One run of the program within this process: its exit code and what it wrote. */
-record Ran(int code, String out, String err) {
+public record Ran(int code, String out, String err) {
 
-  static Ran loupe(Object... args) {
+  public static Ran loupe(Object... args) {
     return reading("", args);
   }
 
-  static Ran reading(String in, Object... args) {
+  public static Ran reading(String in, Object... args) {
     return reading(in.getBytes(UTF_8), args);
   }
 
@@ -39,7 +40,7 @@ record Ran(int code, String out, String err) {
   }
 
   /** All three streams are a terminal. */
-  static Ran onTerminal(Object... args) {
+  public static Ran onTerminal(Object... args) {
     return run(new byte[0], new ByteArrayOutputStream(), true, args);
   }
 
@@ -63,13 +64,13 @@ record Ran(int code, String out, String err) {
   }
 
   /** It ended well. */
-  Ran well() {
+  public Ran well() {
     assertEquals(0, code, err);
     return this;
   }
 
   /** It printed nothing but one sentence, on standard error, with these words. */
-  Ran refused(int expected, Object... words) {
+  public Ran refused(int expected, Object... words) {
     assertEquals("", out);
     assertTrue(err.startsWith("loupe: "), err);
     assertTrue(err.endsWith("\n"), err);
@@ -83,12 +84,12 @@ record Ran(int code, String out, String err) {
   }
 
   /** The objects on standard output, one a line. */
-  List<JsonObject> json() {
+  public List<JsonObject> json() {
     return out.lines().map(line -> JsonParser.parseString(line).getAsJsonObject()).toList();
   }
 
   /** What a folder holds, in order. */
-  static List<String> names(Path folder) throws IOException {
+  public static List<String> names(Path folder) throws IOException {
     try (Stream<Path> files = Files.list(folder)) {
       return files.map(file -> file.getFileName().toString()).sorted().toList();
     }

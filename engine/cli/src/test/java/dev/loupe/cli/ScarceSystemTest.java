@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.Checkout;
+import dev.loupe.cli.terminal.ExitCode;
+import dev.loupe.cli.terminal.Terminal;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStream;
 import java.io.OutputStream;
@@ -30,7 +32,7 @@ class ScarceSystemTest {
         List.of("/bin/bash", "-c", "ulimit -n 20; exec \"$0\" generate a", LAUNCHER.toString());
     new Child(folder)
         .run(command, Map.of())
-        .refused(Main.FAILED, "too many open files", "20", "ulimit -n");
+        .refused(ExitCode.FAILED, "too many open files", "20", "ulimit -n");
   }
 
   @Test
@@ -46,7 +48,7 @@ class ScarceSystemTest {
         };
     ByteArrayOutputStream err = new ByteArrayOutputStream();
     Terminal terminal = Terminal.of(InputStream.nullInputStream(), out, err, false);
-    assertEquals(Main.OUT_OF_MEMORY, Main.run(terminal, "--version"));
+    assertEquals(ExitCode.OUT_OF_MEMORY, Main.run(terminal, "--version"));
     String said = err.toString(UTF_8);
     assertTrue(said.startsWith("loupe: the system gives no more threads"), said);
     assertEquals(1, said.lines().count(), said);
@@ -66,7 +68,7 @@ class ScarceSystemTest {
             "cpu");
     Ran ran =
         new Child(folder).run(command, Map.of("LOUPE_CACHE", "/dev/null/x", "XDG_CACHE_HOME", ""));
-    assertEquals(Main.BAD_INPUT, ran.code(), ran.err());
+    assertEquals(ExitCode.BAD_INPUT, ran.code(), ran.err());
     String said =
         ran.err().lines().filter(line -> line.startsWith("loupe:")).findFirst().orElse("");
     assertTrue(said.contains(none + "/loupe-") && said.contains("does not exist"), ran.err());

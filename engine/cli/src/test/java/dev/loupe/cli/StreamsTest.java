@@ -3,10 +3,11 @@ package dev.loupe.cli;
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonParser;
+import dev.loupe.cli.terminal.ExitCode;
+import dev.loupe.cli.terminal.Terminal;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -17,7 +18,6 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Where text comes from, and where it goes. */
@@ -79,7 +79,7 @@ class StreamsTest {
   void saysThatOutputCannotBeWritten(String command) {
     Failing out = new Failing("No space left on device", 1);
     Ran.into(out, (Object[]) command.split(" ", -1))
-        .refused(Main.FAILED, "standard output can't be written", "No space left on device");
+        .refused(ExitCode.FAILED, "standard output can't be written", "No space left on device");
     assertEquals(1, out.failures);
   }
 
@@ -132,20 +132,20 @@ class StreamsTest {
   void readsUtf8Only(String command) throws IOException {
     byte[] latin = "naïve".getBytes(ISO_8859_1);
     Path file = Files.write(folder.resolve("latin"), latin);
-    Ran.reading(latin, command).refused(Main.BAD_INPUT, "standard input", "not UTF-8");
-    Ran.reading(latin, command, "-").refused(Main.BAD_INPUT, "standard input", "not UTF-8");
-    Ran.loupe(command, "--file", file).refused(Main.BAD_INPUT, file, "not UTF-8");
+    Ran.reading(latin, command).refused(ExitCode.BAD_INPUT, "standard input", "not UTF-8");
+    Ran.reading(latin, command, "-").refused(ExitCode.BAD_INPUT, "standard input", "not UTF-8");
+    Ran.loupe(command, "--file", file).refused(ExitCode.BAD_INPUT, file, "not UTF-8");
     byte[] cut = "é".getBytes(UTF_8);
-    Ran.reading(new byte[] {cut[0]}, command).refused(Main.BAD_INPUT, "not UTF-8");
+    Ran.reading(new byte[] {cut[0]}, command).refused(ExitCode.BAD_INPUT, "not UTF-8");
   }
 
   @ParameterizedTest
   @ValueSource(strings = {"generate", "attention"})
   void readsFilesThatAreThere(String command) {
     Path missing = folder.resolve("missing");
-    Ran.loupe(command, "--file", missing).refused(Main.BAD_INPUT, missing, "does not exist");
+    Ran.loupe(command, "--file", missing).refused(ExitCode.BAD_INPUT, missing, "does not exist");
     Ran.loupe(command, "--file", folder)
-        .refused(Main.BAD_INPUT, folder, "is not a regular file but a folder");
+        .refused(ExitCode.BAD_INPUT, folder, "is not a regular file but a folder");
   }
 
   @Test
@@ -166,7 +166,7 @@ class StreamsTest {
     ByteArrayOutputStream err = new ByteArrayOutputStream();
     int code = Main.run(Terminal.of(in, out, err, false), "generate");
     new Ran(code, out.toString(UTF_8), err.toString(UTF_8))
-        .refused(Main.BAD_INPUT, "standard input", "Input/output error");
+        .refused(ExitCode.BAD_INPUT, "standard input", "Input/output error");
   }
 
   @Test
@@ -175,76 +175,5 @@ class StreamsTest {
     assertEquals(0, ran.code());
     assertTrue(ran.out().endsWith("\n"), "the prompt of the shell begins a line");
     assertTrue(ran.err().contains("[read 1 token in"), ran.err());
-  }
-
-  @ParameterizedTest
-  @CsvSource({"a\\tb, a\\tb", "'\\e[2J', ␛[2J", "'\\r', ␍", "'\\x7f\\x9b', ␡␡", "é🎭, é🎭"})
-  void aModelCannotCommandTheTerminal(String text, String shown) {
-    String raw =
-        text.replace("\\e", "\u001b")
-            .replace("\\r", "\r")
-            .replace("\\t", "\t")
-            .replace("\\x7f", "\u007f")
-            .replace("\\x9b", "\u009b");
-    assertEquals(shown.replace("\\t", "\t"), RunPrinter.harmless(raw));
-  }
-
-  @Test
-  void aPipeGetsControlCharactersAndATerminalDoesNot() {
-    String prompt = "\u0007\u0007\u0007\u0007\u0007\u0007\u0007\u0007";
-    Object[] args = {
-      "generate", prompt, "-n", 4, "--temperature", 5, "--top-k", 0, "--top-p", 1, "--seed", 11
-    };
-    String piped = Ran.loupe(args).well().out();
-    String shown = Ran.onTerminal(args).well().out();
-    assertEquals(RunPrinter.harmless(piped), shown.stripTrailing() + trailing(piped));
-  }
-
-  private static String trailing(String text) {
-    return text.substring(text.stripTrailing().length());
-  }
-
-  @Test
-  void progressShowsOnATerminalOnlyAndGoesAway() throws InterruptedException {
-    ByteArrayOutputStream err = new ByteArrayOutputStream();
-    InputStream none = InputStream.nullInputStream();
-    Terminal terminal = Terminal.of(none, OutputStream.nullOutputStream(), err, true);
-    Terminal pipe = Terminal.of(none, OutputStream.nullOutputStream(), err, false);
-    ProgressBar shown = new ProgressBar(terminal, true, "reading");
-    List<ProgressBar> hidden =
-        List.of(
-            new ProgressBar(terminal, false, "reading"), new ProgressBar(pipe, true, "reading"));
-    ProgressBar brief = new ProgressBar(terminal, true, "brief");
-    shown.update(1, 4);
-    brief.update(1, 4);
-    assertEquals("", err.toString(UTF_8), "short work needs no bar");
-    brief.clear();
-    for (int i = 0; i < 1000 && err.size() == 0; i++) {
-      Thread.sleep(20);
-    }
-    assertTrue(err.toString(UTF_8).matches("\\rreading \\[\\.+]   0%"), "without any news");
-    err.reset();
-
-    for (ProgressBar bar : hidden) {
-      bar.update(2, 4);
-      bar.clear();
-    }
-    assertEquals("", err.toString(UTF_8));
-    for (int i = 0; i < 1000 && err.size() == 0; i++) { // not drawn too often
-      shown.update(2, 4);
-      Thread.sleep(20);
-    }
-    String line = err.toString(UTF_8);
-    assertTrue(line.startsWith("\rreading [####"), line);
-    assertTrue(line.endsWith(" 50%"), line);
-    assertTrue(line.length() < 55, "fits a narrow window");
-    shown.update(4, 4);
-    assertTrue(err.toString(UTF_8).endsWith("100%"), "the end shows even when it comes soon");
-    err.reset();
-    shown.clear();
-    String cleared = err.toString(UTF_8);
-    assertTrue(cleared.isBlank() && cleared.startsWith("\r") && cleared.endsWith("\r"));
-    assertTrue(cleared.length() > line.length(), "all of it");
-    assertFalse(cleared.contains("\n"));
   }
 }

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.Checkout;
+import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.cuda.driver.CudaDriver;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -18,7 +19,6 @@ import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Commands that can't be meant: exit code 2 and one sentence; and the help that prevents them. */
@@ -143,14 +143,14 @@ class UsageTest {
   void refuses(String line) {
     String[] sides = line.split(" => ", -1);
     Ran.loupe((Object[]) sides[0].split("\\|", -1))
-        .refused(Main.BAD_USAGE, (Object[]) sides[1].split("; ", -1));
+        .refused(ExitCode.BAD_USAGE, (Object[]) sides[1].split("; ", -1));
   }
 
   @Test
   void refusesToRunWithoutACommand() {
     Ran.loupe()
         .refused(
-            Main.BAD_USAGE,
+            ExitCode.BAD_USAGE,
             "no command",
             "generate, attention, heads, lens, compare, serve, corpus, weights, bench, doctor, completion");
   }
@@ -158,28 +158,29 @@ class UsageTest {
   @Test
   void saysWhatIsMissingWhereSparkIsNot() {
     Ran.loupe("corpus", "prepare", "in", "-o", "out")
-        .refused(Main.NO_BACKEND, "nothing that runs corpora is here", "scripts/loupe");
+        .refused(ExitCode.NO_BACKEND, "nothing that runs corpora is here", "scripts/loupe");
   }
 
   @Test
   void refusesASelectionThatTheModelLacksAndLeavesNoFile(@TempDir Path folder) throws IOException {
     Ran.loupe("generate", "x", "--layers", "5-6", "--attention", folder.resolve("a.npz"))
-        .refused(Main.BAD_USAGE, "layer 6 does not exist", "0..5");
+        .refused(ExitCode.BAD_USAGE, "layer 6 does not exist", "0..5");
     assertEquals(List.of(), Ran.names(folder));
   }
 
   @Test
   void refusesAPromptLongerThanTheContext() {
     Ran.reading("a b ".repeat(300), "generate", "-n", 1)
-        .refused(Main.BAD_USAGE, "tokens and the model reads 256", "shorten", "--overflow slide");
-    Ran.reading("a b ".repeat(300), "attention").refused(Main.BAD_USAGE, "reads 256");
+        .refused(
+            ExitCode.BAD_USAGE, "tokens and the model reads 256", "shorten", "--overflow slide");
+    Ran.reading("a b ".repeat(300), "attention").refused(ExitCode.BAD_USAGE, "reads 256");
   }
 
   @Test
   void refusesAnAskedForGpu() {
     assumeTrue(CudaDriver.find().cards().isEmpty(), "there is one");
     Ran.loupe("generate", "x", "--backend", "cuda")
-        .refused(Main.NO_BACKEND, "no GPU can be used", "NVIDIA driver", "--backend cpu");
+        .refused(ExitCode.NO_BACKEND, "no GPU can be used", "NVIDIA driver", "--backend cpu");
   }
 
   @ParameterizedTest
@@ -256,7 +257,7 @@ class UsageTest {
   @Test
   void showsStackTracesOnWishOnly() {
     Ran ran = Ran.loupe("generate", "x", "-n", 1000, "-v");
-    assertEquals(Main.BAD_USAGE, ran.code());
+    assertEquals(ExitCode.BAD_USAGE, ran.code());
     assertTrue(ran.err().contains("    at dev.loupe."), ran.err());
   }
 
@@ -273,16 +274,5 @@ class UsageTest {
     System.arraycopy(new Object[] {"generate", "--json", "-n", 0}, 0, args, 0, 4);
     System.arraycopy(text, 0, args, 4, text.length);
     return Ran.loupe(args).well().json().getFirst().get("prompt_len").getAsInt();
-  }
-
-  @ParameterizedTest
-  @CsvSource({"100, 100", "60, 60", "0, 80", "-5, 80", "5, 20", "x, 80", "'', 80", "99999, 1000"})
-  void trustsTheTerminalsWidthWithinReason(String variable, int columns) {
-    assertEquals(columns, Terminal.columns(variable));
-  }
-
-  @Test
-  void takesEightyColumnsWhereNoneAreKnown() {
-    assertEquals(80, Terminal.columns(null));
   }
 }

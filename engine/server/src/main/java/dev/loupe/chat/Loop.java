@@ -56,7 +56,7 @@ final class Loop extends ForTag {
     List<Object> chosen = new ArrayList<>();
     if (values instanceof Iterable<?> all) {
       for (Object value : all) {
-        ChatTemplate.step();
+        Rendering.step();
         try (var _ = interpreter.enterNonStackingScope()) {
           interpreter.getContext().put(names.getFirst(), value);
           if (ObjectTruthValue.evaluate(

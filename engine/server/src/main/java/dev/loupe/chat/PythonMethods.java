@@ -28,7 +28,7 @@ final class PythonMethods extends ELResolver {
     if (base == null) {
       return null; // a variable, which others know
     }
-    ChatTemplate.step();
+    Rendering.step();
     context.setPropertyResolved(true);
     if (base instanceof Map<?, ?> map) {
       return map.get(property instanceof CharSequence name ? name.toString() : property);
@@ -81,7 +81,7 @@ final class PythonMethods extends ELResolver {
       Object method,
       Class<?> @Nullable [] types,
       @Nullable Object @Nullable [] given) {
-    ChatTemplate.step();
+    Rendering.step();
     if ((base instanceof Filter && "filter".equals(method))
         || (base instanceof ExpTest
             && ("evaluate".equals(method) || "evaluateNegated".equals(method)))) {

@@ -29,9 +29,9 @@ final class ToJson implements AdvancedFilter {
   }
 
   private static void write(@Nullable Object value, StringBuilder json, int depth) {
-    ChatTemplate.step();
+    Rendering.step();
     if (depth > MOST_DEPTH) {
-      throw new ChatTemplate.Ended("tojson of what is nested too deep");
+      throw new Rendering.Ended("tojson of what is nested too deep");
     }
     switch (value) {
       case null -> json.append("null");

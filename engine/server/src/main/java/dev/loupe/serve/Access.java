@@ -2,6 +2,8 @@ package dev.loupe.serve;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
 import java.net.URI;
 import java.security.MessageDigest;
 import java.util.List;
@@ -37,7 +39,7 @@ final class Access {
    * @throws ApiException if it may not
    */
   void check(Exchange exchange, boolean open) {
-    List<String> hosts = exchange.headers("host");
+    List<String> hosts = exchange.request().headers("host");
     if (hosts.size() != 1) {
       throw ApiException.invalid(
           400, null, "the request has %d Host headers, not 1".formatted(hosts.size()));
@@ -49,7 +51,7 @@ final class Access {
           "host_not_allowed",
           "this server answers to localhost, not to the host of this request");
     }
-    for (String origin : exchange.headers("origin")) {
+    for (String origin : exchange.request().headers("origin")) {
       if (!isAllowed(origin, authority)) {
         throw ApiException.invalid(
             403, "origin_not_allowed", "pages of other origins may not use this server");
@@ -62,7 +64,7 @@ final class Access {
   }
 
   private static boolean showsKey(Exchange exchange, byte[] key) {
-    List<String> shown = exchange.headers("authorization");
+    List<String> shown = exchange.request().headers("authorization");
     String prefix = "Bearer ";
     return shown.size() == 1
         && shown.getFirst().regionMatches(true, 0, prefix, 0, prefix.length())

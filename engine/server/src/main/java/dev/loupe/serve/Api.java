@@ -6,6 +6,15 @@ import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import dev.loupe.Loupe;
 import dev.loupe.generate.Scheduler;
+import dev.loupe.serve.completions.Chat;
+import dev.loupe.serve.completions.Completions;
+import dev.loupe.serve.completions.Tokens;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Metrics;
+import dev.loupe.serve.http.Outbox;
+import dev.loupe.serve.http.Places;
+import dev.loupe.serve.workbench.Workbench;
 import java.net.URLEncoder;
 import java.util.Map;
 import java.util.Optional;
@@ -42,9 +51,6 @@ final class Api implements AutoCloseable {
   /** What needs no key. */
   private static final Set<String> OPEN = Set.of(HEALTH, PAGE, OPENAPI);
 
-  /** Bytes of runs that the page can look at. */
-  private static final long MOST_KEPT = 512L << 20;
-
   /** Bytes of large answers that clients have still to take. */
   private static final long MOST_UNREAD = 64L << 20;
 
@@ -74,9 +80,7 @@ final class Api implements AutoCloseable {
         new Completions(loupe, scheduler, model, places, metrics, options.timeout(), outbox);
     chat = options.chat().map(template -> new Chat(template, loupe, model));
     tokens = new Tokens(loupe, model, options.chat(), places, options.timeout(), outbox);
-    Runs runs = new Runs(MOST_KEPT);
-    RunWriter writer = new RunWriter(loupe, scheduler, places, metrics, options.timeout(), runs);
-    workbench = new Workbench(loupe, model, runs, writer, places, options.timeout(), outbox);
+    workbench = new Workbench(loupe, scheduler, model, places, metrics, options.timeout(), outbox);
   }
 
   /** All paths but the page's, a name in them left open. */
@@ -99,7 +103,7 @@ final class Api implements AutoCloseable {
 
   /** Answers, whatever happens. */
   void handle(Exchange exchange) {
-    String route = route(exchange.path());
+    String route = route(exchange.request().path());
     try {
       access.check(exchange, OPEN.contains(route));
       answer(exchange, route);
@@ -157,7 +161,7 @@ final class Api implements AutoCloseable {
           "not_found",
           "nothing is served at this path; %s lists what is served".formatted(OPENAPI));
     }
-    if (!exchange.method().equals(methodOf(route))) {
+    if (!exchange.request().method().equals(methodOf(route))) {
       throw ApiException.invalid(405, null, "%s takes %s alone".formatted(route, methodOf(route)));
     }
     switch (route) {
@@ -191,7 +195,7 @@ final class Api implements AutoCloseable {
     known.addProperty("object", "model");
     known.addProperty("created", started);
     known.addProperty("owned_by", "loupe");
-    String path = exchange.path();
+    String path = exchange.request().path();
     if (path.equals(MODELS)) {
       JsonArray data = new JsonArray();
       data.add(known);

@@ -3,6 +3,7 @@ package dev.loupe.serve;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import dev.loupe.export.page.PageModules;
+import dev.loupe.serve.http.Exchange;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -79,7 +80,7 @@ final class Page {
   }
 
   void send(Exchange exchange) {
-    File file = Objects.requireNonNull(files.get(exchange.path()));
+    File file = Objects.requireNonNull(files.get(exchange.request().path()));
     exchange.send(
         200,
         file.type,

@@ -1,6 +1,11 @@
 package dev.loupe.serve;
 
 import dev.loupe.Loupe;
+import dev.loupe.serve.http.ApiException;
+import dev.loupe.serve.http.Connection;
+import dev.loupe.serve.http.Connections;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Places;
 import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;

@@ -2,17 +2,12 @@ package dev.loupe.serve;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonArray;
-import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
-import dev.loupe.Loupe;
-import dev.loupe.generate.ReadRequest;
-import dev.loupe.interpret.ActivationCache;
-import dev.loupe.ops.Mask;
+import dev.loupe.serve.http.Exchange;
+import dev.loupe.serve.http.Places;
 import io.netty.buffer.ByteBufAllocator;
 import io.netty.buffer.ByteBufAllocatorMetricProvider;
 import java.io.BufferedInputStream;
@@ -28,10 +23,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
-import java.util.concurrent.CancellationException;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -262,115 +253,6 @@ class AttackTest {
       }
       closeAll(first);
       closeAll(many);
-    }
-  }
-
-  @Test
-  void promptsAreNotReadForAClientThatLeft() throws Exception {
-    try (Loupe loupe = Served.demo()) {
-      JsonArray texts = new JsonArray();
-      for (int i = 0; i < 50; i++) {
-        texts.add("To be or not to be " + i);
-      }
-      JsonObject request = new JsonObject();
-      request.add("prompt", texts);
-      Prompts prompts =
-          Prompts.of(
-              "prompt",
-              new Fields(request),
-              loupe,
-              new Prompts.Writing("max_tokens", 5, false),
-              Prompts.Truncation.NONE);
-      assertEquals(50, prompts.read(() -> {}).size());
-      int[] asked = {0};
-      assertThrows(
-          CancellationException.class,
-          () ->
-              prompts.read(
-                  () -> {
-                    if (++asked[0] == 3) {
-                      throw new CancellationException();
-                    }
-                  }));
-      assertEquals(3, asked[0]);
-    }
-  }
-
-  private static Runs.Run kept(Loupe loupe, int tokens) {
-    int[] ids = new int[tokens];
-    ActivationCache cache = loupe.cache(ReadRequest.ids(ids));
-    List<Integer> all = new ArrayList<>();
-    for (int id : ids) {
-      all.add(id);
-    }
-    RunSpec spec = new RunSpec(all, tokens, List.of(), 0, Mask.CAUSAL);
-    return new Runs.Run("run" + tokens, spec, cache);
-  }
-
-  @Test
-  void answersCountInWhatIsKept() throws Exception {
-    try (Loupe loupe = Served.demo()) {
-      Runs.Run a = kept(loupe, 5);
-      Runs.Run b = kept(loupe, 6);
-      Runs.Run c = kept(loupe, 7);
-      long caches = a.cache().bytes() + b.cache().bytes() + c.cache().bytes();
-      try (Runs runs = new Runs(caches + 3_000_000)) {
-        runs.look(
-            all -> {
-              all.keep(a);
-              all.keep(b);
-              all.keep(c);
-              assertEquals(caches, all.bytes());
-              all.keep(c, Runs.with(b), "x".repeat(1_000_000));
-              all.keep(c, Runs.with(a), "x".repeat(100_000));
-              assertTrue(all.has(a.id()));
-              assertTrue(all.answer(c, Runs.with(a)).isPresent());
-              assertTrue(all.bytes() > caches + 2_200_000, "two bytes a character");
-              all.keep(b, "stats", "x".repeat(600_000));
-              assertFalse(all.has(a.id()), "the one used least made room");
-              assertTrue(all.answer(c, Runs.with(a)).isEmpty(), "what was made of it has gone");
-              assertTrue(all.answer(c, Runs.with(b)).isPresent());
-              all.keep(a, "stats", "x"); // too late
-              assertTrue(all.answer(a, "stats").isEmpty());
-              all.keep(b, "more", "x".repeat(9_000_000));
-              assertTrue(all.has(b.id()) && all.has(c.id()), "two are kept whatever their size");
-              return true;
-            });
-      }
-    }
-  }
-
-  @Test
-  void theOutboxHasABoundAndAnOrder() throws Exception {
-    Outbox outbox = new Outbox(1 << 20);
-    long never = System.nanoTime() + Duration.ofHours(1).toNanos();
-    Outbox.Share first = outbox.share(700 << 10, never);
-    assertFalse(outbox.isShort());
-    try (ExecutorService threads = Executors.newCachedThreadPool()) {
-      Future<Outbox.Share> large = threads.submit(() -> outbox.share(5L << 30, never));
-      Served.await("it waits", outbox::isShort);
-      Future<Outbox.Share> small = threads.submit(() -> outbox.share(1, never));
-      ApiException late =
-          assertThrows(ApiException.class, () -> outbox.share(1 << 20, System.nanoTime()));
-      assertEquals(503, late.status());
-      first.shrink(100 << 10);
-      assertEquals(100 << 10, outbox.taken());
-      assertFalse(large.isDone());
-      first.close();
-      Outbox.Share all = large.get();
-      assertEquals(1 << 20, outbox.taken(), "what is too large takes all there is");
-      assertFalse(small.isDone());
-      all.shrink(5L << 30); // never more than it has
-      all.close();
-      all.close();
-      small.get().close();
-      assertEquals(0, outbox.taken());
-      Future<Outbox.Share> most = threads.submit(() -> outbox.share(1 << 20, never));
-      most.get();
-      Future<Outbox.Share> left = threads.submit(() -> outbox.share(1, never));
-      Served.await("it waits", outbox::isShort);
-      left.cancel(true); // the client went
-      Served.await("it left", () -> !outbox.isShort());
     }
   }
 

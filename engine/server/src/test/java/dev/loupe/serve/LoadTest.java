@@ -9,6 +9,7 @@ import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.serve.http.Places;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetAddress;

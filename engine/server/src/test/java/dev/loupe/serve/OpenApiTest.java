@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import dev.loupe.serve.http.KnownFields;
 import java.io.IOException;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.util.HashSet;

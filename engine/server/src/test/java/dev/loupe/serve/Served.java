@@ -30,7 +30,7 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
 
 /** The demo model on a server of its own, and a client of it. */
-record Served(Loupe loupe, Server server, HttpClient client) implements AutoCloseable {
+public record Served(Loupe loupe, Server server, HttpClient client) implements AutoCloseable {
   static final String MODEL = "shakespeare";
 
   static ServerOptions options() {
@@ -38,7 +38,7 @@ record Served(Loupe loupe, Server server, HttpClient client) implements AutoClos
         "127.0.0.1", 0, Optional.empty(), 16, 8, Duration.ofSeconds(60), MODEL);
   }
 
-  static Loupe demo() throws IOException {
+  public static Loupe demo() throws IOException {
     return Loupe.open(Golden.DEMO_MODEL, Options.defaults().backend(Backend.CPU));
   }
 
@@ -193,7 +193,7 @@ record Served(Loupe loupe, Server server, HttpClient client) implements AutoClos
   }
 
   /** Waits until something is so. */
-  static void await(String what, BooleanSupplier condition) throws InterruptedException {
+  public static void await(String what, BooleanSupplier condition) throws InterruptedException {
     long deadline = System.nanoTime() + 60_000_000_000L;
     while (!condition.getAsBoolean()) {
       assertTrue(System.nanoTime() < deadline, "never: " + what);

@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonArray;
@@ -682,57 +681,5 @@ class WorkbenchTest {
               .send(locked.to("/api/info").header("authorization", "Bearer secret"))
               .statusCode());
     }
-  }
-
-  @Test
-  void whatWasUsedLeastGoesFirst() throws Exception {
-    try (Runs runs = new Runs(0)) {
-      runs.look(
-          all -> {
-            for (String name : List.of("a", "b")) {
-              all.keep(kept(name));
-            }
-            assertTrue(all.has("a") && all.has("b"), "two stay whatever their size");
-            assertEquals("a", all.run("a").id());
-            all.keep(kept("c"));
-            assertTrue(all.has("a") && all.has("c") && !all.has("b"));
-            return true;
-          });
-    }
-    try (Runs runs = new Runs(3 * kept("x").cache().bytes())) {
-      runs.look(
-          all -> {
-            for (String name : List.of("a", "b", "c", "d")) {
-              all.keep(kept(name));
-            }
-            assertTrue(!all.has("a") && all.has("b") && all.has("c") && all.has("d"));
-            Runs.Run before = all.run("d");
-            all.keep(kept("d"));
-            assertTrue(all.has("b") && all.has("d"), "the same name takes no more room");
-            assertThrows(IllegalStateException.class, () -> before.cache().row(0, 0, 0));
-            return true;
-          });
-    }
-  }
-
-  private static Runs.Run kept(String name) {
-    return new Runs.Run(
-        name,
-        new RunSpec(List.of(1, 2), 2, List.of(), 0, Mask.CAUSAL),
-        served.loupe().cache(ReadRequest.ids(1, 2)));
-  }
-
-  @Test
-  void runsThatCameTooLateAreLetGo() throws Exception {
-    Runs runs = new Runs(1 << 20);
-    runs.close();
-    Runs.Run late = kept("late");
-    runs.look(
-        all -> {
-          all.keep(late);
-          assertFalse(all.has("late"));
-          return true;
-        });
-    assertThrows(IllegalStateException.class, () -> late.cache().row(0, 0, 0));
   }
 }

@@ -6,7 +6,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** A file's words and signs, one after the other. */
-final class Tokens {
+public final class Tokens {
   private record Token(int line, String text) {}
 
   // a name may have dots inside, and "::" in modifiers; a label's colon is not part of it
@@ -18,7 +18,7 @@ final class Tokens {
   private final List<Token> tokens = new ArrayList<>();
   private int next;
 
-  Tokens(String text) {
+  public Tokens(String text) {
     Matcher matcher = TOKEN.matcher(text);
     int line = 1;
     int at = 0;

@@ -1,0 +1,82 @@
+package dev.loupe.cli.options;
+
+import dev.loupe.cli.terminal.Terminal;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ScopeType;
+
+/**
+ * {@code loupe} itself, above all commands: its help, the options that each of them has, the exit
+ * codes that its help lists, and the terminal of this run.
+ */
+@Command(
+    name = "loupe",
+    description = "GPT-2 on the JVM: generates text and shows what every head attended to.",
+    synopsisSubcommandLabel = "COMMAND ...",
+    optionListHeading = "%n",
+    commandListHeading = "%nCommands:%n",
+    versionProvider = LoupeCommand.Version.class,
+    exitCodeListHeading = "%nExit codes:%n",
+    exitCodeList = {
+      "0:done",
+      "1:a result could not be written or fetched, models differ, or a defect",
+      "2:bad usage",
+      "3:bad input file",
+      "4:backend not available, or the GPU failed",
+      "5:out of memory",
+      "129, 130, 143:ended by SIGHUP, SIGINT (Ctrl-C), SIGTERM"
+    },
+    footerHeading = "%nTo begin with:%n",
+    footer = {
+      "  loupe generate \"ROMEO:\"",
+      "  loupe attention \"To be or not to be\"",
+      "  loupe generate --help",
+      "",
+      "LOUPE_THREADS=2 in the environment stands for --threads 2 where that is not given, and so"
+          + " for every long option. The file ~/.loupe.properties may say the same: threads=2, or"
+          + " loupe.generate.threads=2 for one command alone."
+    })
+public final class LoupeCommand {
+  private final Terminal terminal;
+
+  @Option(
+      names = {"-h", "--help"},
+      scope = ScopeType.INHERIT,
+      usageHelp = true,
+      description = "Show this help.")
+  boolean help;
+
+  @Option(
+      names = {"-v", "--verbose"},
+      scope = ScopeType.INHERIT,
+      description = "Stack traces with errors.")
+  public boolean verbose;
+
+  @Option(
+      names = {"-V", "--version"},
+      versionHelp = true,
+      description = "Show the versions of Loupe and Java.")
+  boolean version;
+
+  public LoupeCommand(Terminal terminal) {
+    this.terminal = terminal;
+  }
+
+  /** The streams of this run. */
+  public Terminal terminal() {
+    return terminal;
+  }
+
+  /** The version of the jar, or that it was not built as one. */
+  public static final class Version implements CommandLine.IVersionProvider {
+    @Override
+    public String[] getVersion() {
+      String version = LoupeCommand.class.getPackage().getImplementationVersion();
+      return new String[] {
+        "loupe %s, Java %s"
+            .formatted(version == null ? "(built from source)" : version, Runtime.version())
+      };
+    }
+  }
+}

@@ -1,0 +1,79 @@
+package dev.loupe.serve.http;
+
+import io.netty.channel.Channel;
+import io.netty.channel.ChannelFuture;
+import io.netty.channel.socket.SocketChannel;
+import java.net.InetAddress;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.function.Predicate;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Who may connect: so many clients, and of one address not all of these. Where there is no room, a
+ * connection that nobody uses makes way for a new one: first those that have sent no request, then
+ * those whose last answer is long ago; among equals one of the address that has most, and of its
+ * connections the oldest. On the thread of the network.
+ */
+public final class Connections {
+  private record Open(Channel channel, Connection connection, @Nullable InetAddress address) {}
+
+  private final int most;
+  private final int mostOfAddress;
+  private final Map<Channel, Open> open = new LinkedHashMap<>(); // in order of arrival
+
+  /**
+   * @param most at a time
+   * @param mostOfAddress of one address, at a time
+   */
+  public Connections(int most, int mostOfAddress) {
+    this.most = most;
+    this.mostOfAddress = mostOfAddress;
+  }
+
+  /** Takes a new connection in, unless there is no room and none can be made. */
+  public boolean admit(SocketChannel channel, Connection connection) {
+    // null of one that has gone already
+    InetAddress address =
+        channel.remoteAddress() == null ? null : channel.remoteAddress().getAddress();
+    Predicate<Open> sameAddress = other -> address != null && address.equals(other.address);
+    if (open.values().stream().filter(sameAddress).count() >= mostOfAddress
+        && !makeRoom(sameAddress)) {
+      return false;
+    }
+    if (open.size() >= most && !makeRoom(_ -> true)) {
+      return false;
+    }
+    open.put(channel, new Open(channel, connection, address));
+    channel.closeFuture().addListener(_ -> open.remove(channel));
+    return true;
+  }
+
+  private boolean makeRoom(Predicate<Open> among) {
+    Map<Optional<InetAddress>, Integer> ofAddress = new HashMap<>();
+    List<Open> idle = new ArrayList<>();
+    for (Open each : open.values()) {
+      ofAddress.merge(Optional.ofNullable(each.address), 1, Integer::sum);
+      if (among.test(each) && each.connection.isIdle()) {
+        idle.add(each);
+      }
+    }
+    Optional<Open> loser =
+        idle.stream()
+            .min( // the first among equals, which is the oldest
+                Comparator.<Open>comparingLong(each -> each.connection.lastAnswer())
+                    .thenComparingInt(
+                        each -> -ofAddress.getOrDefault(Optional.ofNullable(each.address), 0)));
+    loser.ifPresent(
+        each -> {
+          open.remove(each.channel);
+          ChannelFuture _ = each.channel.close();
+        });
+    return loser.isPresent();
+  }
+}
