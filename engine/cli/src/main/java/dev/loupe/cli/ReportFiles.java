@@ -1,6 +1,6 @@
 package dev.loupe.cli;
 
-import dev.loupe.bench.kernel.KernelReport;
+import dev.loupe.bench.kernel.report.KernelReport;
 import dev.loupe.weights.AtomicFile;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;

@@ -1,8 +1,10 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import dev.loupe.bench.Machine;
 import dev.loupe.bench.kernel.Candidate.Resources;
 import dev.loupe.bench.kernel.Device.Roofline;
+import dev.loupe.bench.kernel.KernelComparison;
+import dev.loupe.bench.kernel.Measurement;
 import java.math.BigDecimal;
 import java.time.Instant;
 import java.util.List;

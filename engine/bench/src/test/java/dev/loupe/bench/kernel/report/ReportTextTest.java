@@ -1,4 +1,4 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;

@@ -1,5 +1,7 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
+import dev.loupe.bench.kernel.Candidate;
+import dev.loupe.bench.kernel.Measurement;
 import dev.loupe.bench.kernel.Measurement.Status;
 import dev.loupe.export.TerminalText;
 import dev.loupe.export.TextTable;

@@ -1,9 +1,10 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.bench.kernel.Measurement;
 import dev.loupe.bench.kernel.Measurement.Status;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,5 +1,7 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
+import dev.loupe.bench.kernel.Measurement;
+import dev.loupe.bench.kernel.Shape;
 import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;

@@ -1,10 +1,13 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
-import static dev.loupe.bench.kernel.KernelReports.simple;
-import static dev.loupe.bench.kernel.KernelReports.without;
+import static dev.loupe.bench.kernel.report.KernelReports.simple;
+import static dev.loupe.bench.kernel.report.KernelReports.without;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import dev.loupe.bench.kernel.Device;
+import dev.loupe.bench.kernel.Measurement;
 import dev.loupe.bench.kernel.Measurement.Status;
+import dev.loupe.bench.kernel.Problem;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 

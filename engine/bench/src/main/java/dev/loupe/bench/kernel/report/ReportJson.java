@@ -1,4 +1,4 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonNull;
@@ -8,8 +8,14 @@ import com.google.gson.stream.JsonToken;
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.bench.Machine;
 import dev.loupe.bench.Spread;
+import dev.loupe.bench.kernel.Candidate;
 import dev.loupe.bench.kernel.Device.Roofline;
+import dev.loupe.bench.kernel.KernelComparison;
+import dev.loupe.bench.kernel.Measurement;
 import dev.loupe.bench.kernel.Measurement.Status;
+import dev.loupe.bench.kernel.Operation;
+import dev.loupe.bench.kernel.Problem;
+import dev.loupe.bench.kernel.Shape;
 import dev.loupe.ops.Precision;
 import dev.loupe.weights.JsonValue;
 import dev.loupe.weights.StrictJson;

@@ -1,4 +1,4 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import java.math.BigDecimal;
 import java.math.MathContext;

@@ -1,6 +1,8 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import dev.loupe.bench.Spread;
+import dev.loupe.bench.kernel.Device;
+import dev.loupe.bench.kernel.Measurement;
 import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;

@@ -1,5 +1,8 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
+import dev.loupe.bench.kernel.Device;
+import dev.loupe.bench.kernel.Measurement;
+import dev.loupe.bench.kernel.Shape;
 import dev.loupe.export.figure.CurveFigure;
 import dev.loupe.export.figure.CurveFigure.Curve;
 import dev.loupe.export.figure.CurveFigure.Limit;

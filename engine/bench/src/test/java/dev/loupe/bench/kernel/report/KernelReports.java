@@ -1,9 +1,14 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import dev.loupe.bench.Machine;
 import dev.loupe.bench.kernel.Candidate.Resources;
 import dev.loupe.bench.kernel.Device.Roofline;
+import dev.loupe.bench.kernel.KernelComparison;
+import dev.loupe.bench.kernel.Measurement;
 import dev.loupe.bench.kernel.Measurement.Status;
+import dev.loupe.bench.kernel.Operation;
+import dev.loupe.bench.kernel.Problem;
+import dev.loupe.bench.kernel.Shape;
 import dev.loupe.ops.Precision;
 import java.time.Instant;
 import java.util.ArrayList;

@@ -1,7 +1,9 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import static dev.loupe.export.figure.Svg.escape;
 
+import dev.loupe.bench.kernel.Candidate;
+import dev.loupe.bench.kernel.Measurement;
 import dev.loupe.bench.kernel.Measurement.Status;
 import dev.loupe.export.ContentPolicy;
 import dev.loupe.export.figure.LadderFigure;

@@ -1,8 +1,11 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import dev.loupe.bench.kernel.Device.Roofline;
+import dev.loupe.bench.kernel.Measurement;
+import dev.loupe.bench.kernel.Operation;
+import dev.loupe.bench.kernel.Shape;
 import dev.loupe.export.figure.CurveFigure;
 import dev.loupe.export.figure.CurveFigure.Point;
 import dev.loupe.ops.Precision;

@@ -1,4 +1,4 @@
-package dev.loupe.bench.kernel;
+package dev.loupe.bench.kernel.report;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.bench.Machine;
+import dev.loupe.bench.kernel.KernelComparison;
 import dev.loupe.bench.kernel.Measurement.Status;
 import java.util.List;
 import org.junit.jupiter.api.Test;
