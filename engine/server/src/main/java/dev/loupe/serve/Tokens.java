@@ -15,7 +15,7 @@ import org.jspecify.annotations.Nullable;
  * The model's tokenizer, for clients that have none: {@code /tokenize}, {@code /detokenize} and
  * {@code /tokenizer_info}, as vLLM has them.
  */
-final class Tokens {
+public final class Tokens {
   static final String TOKENIZE = "/tokenize";
   static final String DETOKENIZE = "/detokenize";
   static final String INFO = "/tokenizer_info";
@@ -29,7 +29,7 @@ final class Tokens {
   private final Duration timeout;
   private final Outbox outbox;
 
-  Tokens(
+  public Tokens(
       Loupe loupe,
       String model,
       Optional<ChatTemplate> chat,

@@ -1,11 +1,11 @@
-package dev.loupe.cuda.ptx;
+package dev.loupe.cuda.ptx.text;
 
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Optional;
 
 /** The fundamental types of PTX that a register can hold. */
-enum Type {
+public enum Type {
   PRED(1),
   B8(8),
   B16(16),
@@ -30,30 +30,30 @@ enum Type {
     this.bits = bits;
   }
 
-  static Optional<Type> of(String name) {
+  public static Optional<Type> of(String name) {
     return Arrays.stream(values())
         .filter(type -> type.name().toLowerCase(Locale.ROOT).equals(name))
         .findFirst();
   }
 
-  int bits() {
+  public int bits() {
     return bits;
   }
 
-  int bytes() {
+  public int bytes() {
     return bits / 8;
   }
 
-  boolean isSigned() {
+  public boolean isSigned() {
     return name().startsWith("S");
   }
 
-  boolean isFloat() {
+  public boolean isFloat() {
     return this == F16 || this == BF16 || this == F32 || this == F64;
   }
 
   /** The value of the low bits of a register as an integer of this type. */
-  long integer(long register) {
+  public long integer(long register) {
     int unused = 64 - bits;
     return isSigned() ? register << unused >> unused : register << unused >>> unused;
   }

@@ -1,4 +1,4 @@
-package dev.loupe.cuda.ptx;
+package dev.loupe.cuda.ptx.text;
 
 import java.util.ArrayList;
 import java.util.List;
@@ -6,7 +6,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** A file's words and signs, one after the other. */
-final class Tokens {
+public final class Tokens {
   private record Token(int line, String text) {}
 
   // a name may have dots inside, and "::" in modifiers; a label's colon is not part of it
@@ -18,7 +18,7 @@ final class Tokens {
   private final List<Token> tokens = new ArrayList<>();
   private int next;
 
-  Tokens(String text) {
+  public Tokens(String text) {
     Matcher matcher = TOKEN.matcher(text);
     int line = 1;
     int at = 0;
@@ -35,25 +35,25 @@ final class Tokens {
     }
   }
 
-  boolean isEmpty() {
+  public boolean isEmpty() {
     return next == tokens.size();
   }
 
-  int line() {
+  public int line() {
     return tokens.get(Math.min(next, tokens.size() - 1)).line();
   }
 
   /** The next one, which stays. */
-  String peek() {
+  public String peek() {
     return peek(0);
   }
 
   /** One further on, or the empty string behind the end. */
-  String peek(int ahead) {
+  public String peek(int ahead) {
     return next + ahead < tokens.size() ? tokens.get(next + ahead).text() : "";
   }
 
-  String take() {
+  public String take() {
     if (isEmpty()) {
       throw new PtxException("the PTX ends in the middle");
     }
@@ -61,7 +61,7 @@ final class Tokens {
   }
 
   /** Takes the next one if it is {@code text}. */
-  boolean accept(String text) {
+  public boolean accept(String text) {
     if (!peek().equals(text)) {
       return false;
     }
@@ -69,7 +69,7 @@ final class Tokens {
     return true;
   }
 
-  void expect(String text) {
+  public void expect(String text) {
     int line = line();
     String found = take();
     if (!found.equals(text)) {
@@ -77,7 +77,7 @@ final class Tokens {
     }
   }
 
-  int number() {
+  public int number() {
     return Math.toIntExact(Literals.parse(take(), line()));
   }
 }

@@ -1,4 +1,4 @@
-package dev.loupe.cuda.ptx;
+package dev.loupe.cuda.ptx.text;
 
 import java.util.List;
 
@@ -6,7 +6,7 @@ import java.util.List;
  * What a statement works on. Constants and special registers have a place among the registers, so
  * that each value is read in one way.
  */
-sealed interface Operand {
+public sealed interface Operand {
   /** A register, a constant, or the address of a variable. */
   record Scalar(int register) implements Operand {}
 
@@ -16,7 +16,7 @@ sealed interface Operand {
       registers = List.copyOf(registers);
     }
 
-    int[] toArray() {
+    public int[] toArray() {
       return registers.stream().mapToInt(r -> r).toArray();
     }
   }

@@ -1,10 +1,10 @@
-package dev.loupe.cuda.ptx;
+package dev.loupe.cuda.ptx.text;
 
 /** Constants as they are written. */
-final class Literals {
+public final class Literals {
   private Literals() {}
 
-  static boolean isOne(String text) {
+  public static boolean isOne(String text) {
     char first = text.charAt(text.startsWith("-") ? Math.min(1, text.length() - 1) : 0);
     return Character.isDigit(first);
   }
@@ -13,7 +13,7 @@ final class Literals {
    * The bits of a constant: {@code 0f3F800000} of a float, {@code 0d...} of a double, or an integer
    * of 64 bits.
    */
-  static long parse(String text, int line) {
+  public static long parse(String text, int line) {
     try {
       if (text.startsWith("0f") || text.startsWith("0F")) {
         return Long.parseLong(text, 2, 10, 16);
