@@ -5,6 +5,7 @@ import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideOutsid
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideOutsideOfPackages;
 import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
 import static com.tngtech.archunit.library.dependencies.SlicesRuleDefinition.slices;
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 
 import com.tngtech.archunit.core.domain.JavaClass;
@@ -13,6 +14,8 @@ import com.tngtech.archunit.core.importer.ClassFileImporter;
 import com.tngtech.archunit.core.importer.ImportOption;
 import com.tngtech.archunit.library.dependencies.SliceAssignment;
 import com.tngtech.archunit.library.dependencies.SliceIdentifier;
+import java.util.Map;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
 /** Which way dependencies point. */
@@ -150,5 +153,17 @@ class ArchitectureTest {
         .should()
         .beFreeOfCycles()
         .check(LOUPE);
+  }
+
+  /** What a reader has to know at once. Types within types count with the outer one. */
+  @Test
+  void noPackageHasMoreThan25Types() {
+    Map<String, Long> types =
+        LOUPE.stream()
+            .filter(type -> !type.getSimpleName().equals("package-info"))
+            .filter(type -> !type.getName().contains("$"))
+            .collect(Collectors.groupingBy(JavaClass::getPackageName, Collectors.counting()));
+    types.values().removeIf(count -> count <= 25);
+    assertEquals(Map.of(), types);
   }
 }

@@ -1,6 +1,7 @@
 package dev.loupe.cuda;
 
 import dev.loupe.cuda.driver.CudaDriver;
+import dev.loupe.cuda.driver.DriverRequirements;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.KernelImages;
 import java.io.IOException;
@@ -51,7 +52,7 @@ public record Card(
    */
   public static Card find(int device) {
     CudaDriver driver = CudaDriver.find();
-    Gpu.requireUsable(driver, device);
+    DriverRequirements.check(driver, device);
     SymbolLookup library = CudaDriver.library().orElseThrow();
     int[] capability = new int[1];
     String uuid;
@@ -73,7 +74,7 @@ public record Card(
       uuid = told ? HexFormat.of().formatHex(bytes.toArray(ValueLayout.JAVA_BYTE)) : "";
     }
     String name = driver.cards().get(device);
-    Gpu.requireCapability(device, name, capability[0]);
+    DriverRequirements.checkCapability(device, name, capability[0]);
     return new Card(
         name,
         uuid,

@@ -4,6 +4,7 @@ import static jcuda.driver.CUevent_flags.CU_EVENT_DISABLE_TIMING;
 
 import dev.loupe.cuda.driver.GpuException;
 import jcuda.driver.CUevent;
+import jcuda.driver.CUstream;
 import jcuda.driver.JCudaDriver;
 
 /** A place in the order of the work on a stream that the host, and other streams, can wait for. */
@@ -48,6 +49,29 @@ public final class CudaEvent extends DriverObject {
           requireLive();
           gpu.check(JCudaDriver.cuStreamWaitEvent(gpu.stream(), event, 0), "waiting for an event");
         });
+  }
+
+  /** As {@link Gpu#milliseconds} has it; on the GPU's thread. */
+  static float milliseconds(Gpu gpu, CUstream stream, Runnable work) {
+    float[] elapsed = new float[1];
+    CUevent before = new CUevent();
+    CUevent after = new CUevent();
+    gpu.check(JCudaDriver.cuEventCreate(before, 0), "creating an event");
+    try {
+      gpu.check(JCudaDriver.cuEventCreate(after, 0), "creating an event");
+      try {
+        gpu.check(JCudaDriver.cuEventRecord(before, stream), "recording an event");
+        work.run();
+        gpu.check(JCudaDriver.cuEventRecord(after, stream), "recording an event");
+        gpu.check(JCudaDriver.cuEventSynchronize(after), "waiting for the GPU");
+        gpu.check(JCudaDriver.cuEventElapsedTime(elapsed, before, after), "reading the time");
+      } finally {
+        gpu.released(JCudaDriver.cuEventDestroy(after), "freeing an event");
+      }
+    } finally {
+      gpu.released(JCudaDriver.cuEventDestroy(before), "freeing an event");
+    }
+    return elapsed[0];
   }
 
   @Override

@@ -9,7 +9,7 @@ import jcuda.driver.JCudaDriver;
  * waited for at the end.
  */
 public final class CudaStream extends DriverObject {
-  private final Gpu.Stream stream = new Gpu.Stream();
+  private final CudaContext.Stream stream = new CudaContext.Stream();
 
   /** On the GPU's thread. */
   CudaStream(Gpu gpu) {
@@ -27,7 +27,7 @@ public final class CudaStream extends DriverObject {
     gpu.run(
         () -> {
           requireLive();
-          gpu.divert(stream, work);
+          gpu.context().divert(stream, work);
         });
   }
 

@@ -219,7 +219,7 @@ public final class DeviceBuffer implements AutoCloseable {
     gpu.run(
         () -> {
           requireLive();
-          StagingBuffer staging = gpu.staging();
+          StagingBuffer staging = gpu.memory().staging();
           long n;
           for (long at = 0; at < bytes; at += n) {
             n = Math.min(bytes - at, staging.memory().byteSize());
@@ -310,7 +310,7 @@ public final class DeviceBuffer implements AutoCloseable {
         () -> {
           if (!freed) {
             freed = true;
-            gpu.free(this);
+            gpu.memory().free(this);
           }
         });
   }

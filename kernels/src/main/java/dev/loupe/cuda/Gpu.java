@@ -1,13 +1,7 @@
 package dev.loupe.cuda;
 
-import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
-import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
-import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR;
-import static jcuda.driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-
 import dev.loupe.cuda.driver.CudaDriver;
-import dev.loupe.cuda.driver.DriverFunctions;
+import dev.loupe.cuda.driver.DriverRequirements;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.GpuMemoryException;
@@ -15,27 +9,16 @@ import dev.loupe.cuda.driver.GpuThread;
 import dev.loupe.cuda.driver.ImageSource;
 import dev.loupe.cuda.driver.JCudaLibrary;
 import dev.loupe.cuda.driver.KernelChoice;
-import dev.loupe.cuda.driver.KernelCompiler;
 import dev.loupe.cuda.driver.KernelImages;
 import dev.loupe.cuda.driver.LaunchResources;
 import dev.loupe.cuda.driver.Variant;
-import java.util.ArrayList;
-import java.util.HashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
-import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
-import jcuda.driver.CUcontext;
-import jcuda.driver.CUdevice;
-import jcuda.driver.CUevent;
-import jcuda.driver.CUresult;
-import jcuda.driver.CUstream;
 import jcuda.driver.JCudaDriver;
-import org.jspecify.annotations.Nullable;
 
 /**
  * One GPU: a CUDA context, a stream, and the memory and kernels on it.
@@ -46,52 +29,17 @@ import org.jspecify.annotations.Nullable;
  * calls are not handed over one by one.
  */
 public final class Gpu implements AutoCloseable {
-  /** The oldest driver with every function that JCuda 12 calls by the name of CUDA 12. */
-  private static final int MIN_DRIVER = 12_000;
-
-  /** The name by which people know it. */
-  private static final String MIN_DRIVER_NAME = "525";
-
-  private static final int MIN_COMPUTE_CAPABILITY = 75;
-
-  /** CUDA_ERROR_DEVICE_UNAVAILABLE, which JCuda does not name. */
-  private static final int DEVICE_UNAVAILABLE = 46;
-
   private final CudaDriver driver;
   private final GpuThread thread = new GpuThread();
-  private final CUdevice device = new CUdevice();
-  private final CUcontext context = new CUcontext();
-  private final Stream stream = new Stream();
-  private Stream current = stream; // where launches and copies go; only the owning thread's
+  private final CudaContext context = new CudaContext(this);
   private final String name;
-  private int computeCapability;
-  private int multiprocessors;
-  private int maxSharedBytes;
-  private int maxWarps;
-  private long totalBytes;
 
-  // from here on: only the owning thread's
-  private final Set<DeviceBuffer> buffers = new LinkedHashSet<>();
-  private final Set<HostBuffer> pinned = new LinkedHashSet<>();
+  private final GpuMemory memory = new GpuMemory(this);
   private final LoadedModules modules;
-  private final Map<String, Kernel> kernels = new HashMap<>();
-  private final StagingBuffer staging = new StagingBuffer();
-  private boolean hasContext;
-  private volatile boolean cardFailed; // that error was not a kernel's
-  private volatile boolean
-      failed; // the context answers every call with the error of an earlier one
-  private BooleanSupplier spare = () -> false;
-  private @Nullable Launch last;
-  private @Nullable List<LaunchResources> watched; // launches, while somebody wants to know
+  private final LaunchLog launches = new LaunchLog();
+  private final DriverFailures failures = new DriverFailures(this, launches);
   private volatile boolean closed;
   private volatile KernelChoice choice = KernelChoice.UNTRIED;
-
-  /** JCuda's handle, which tells its address for calls that JCuda lacks. */
-  static final class Stream extends CUstream {
-    long address() {
-      return getNativePointer();
-    }
-  }
 
   private Gpu(CudaDriver driver, int ordinal, ImageSource images) {
     this.driver = driver;
@@ -116,94 +64,22 @@ public final class Gpu implements AutoCloseable {
    */
   public static Gpu open(int device, ImageSource images) {
     CudaDriver driver = CudaDriver.find();
-    requireUsable(driver, device);
-    requireFunctions();
+    DriverRequirements.check(driver, device);
+    DriverRequirements.checkFunctions();
     JCudaLibrary.load(JCudaDriver.class, "JCudaDriver");
     Gpu gpu = new Gpu(driver, device, images);
     gpu.thread.run(() -> gpu.start(device));
     return gpu;
   }
 
-  static void requireUsable(CudaDriver driver, int device) {
-    if (driver.version() == 0) {
-      throw new GpuException(
-          "no GPU can be used: the NVIDIA driver is %s; install it, or run on the CPU"
-              .formatted(driver.problem()));
-    }
-    if (driver.version() < MIN_DRIVER) {
-      throw new GpuException(
-          "no GPU can be used: the NVIDIA driver is too old, it supports CUDA %s and %s is needed;"
-                  .formatted(CudaDriver.dotted(driver.version()), CudaDriver.dotted(MIN_DRIVER))
-              + " update it to %s or newer, or run on the CPU".formatted(MIN_DRIVER_NAME));
-    }
-    int count = driver.cards().size();
-    if (count == 0) {
-      throw new GpuException(
-          "no GPU can be used: the driver is there (%s); see nvidia-smi, or run on the CPU"
-              .formatted(driver.summary()));
-    }
-    if (device < 0 || device >= count) {
-      throw new GpuException(
-          "there is no GPU %d: this machine has %d, numbered from 0 (%s)"
-              .formatted(device, count, String.join(", ", driver.cards())));
-    }
-  }
-
-  private static void requireFunctions() {
-    CudaDriver.library()
-        .flatMap(DriverFunctions::missing)
-        .ifPresent(
-            function -> {
-              throw new GpuException(
-                  "no GPU can be used: the NVIDIA driver lacks %s; update it to %s or newer, or run on the CPU"
-                      .formatted(function, MIN_DRIVER_NAME));
-            });
-  }
-
-  static void requireCapability(int device, String name, int computeCapability) {
-    if (computeCapability < MIN_COMPUTE_CAPABILITY) {
-      throw new GpuException(
-          "GPU %d (%s) has compute capability %d.%d, and the kernels need %d.%d or newer"
-              .formatted(
-                  device,
-                  name,
-                  computeCapability / 10,
-                  computeCapability % 10,
-                  MIN_COMPUTE_CAPABILITY / 10,
-                  MIN_COMPUTE_CAPABILITY % 10));
-    }
-  }
-
   private void start(int ordinal) {
     try {
-      JCudaDriver.setExceptionsEnabled(false); // they carry no more than the error's name
-      check(JCudaDriver.cuInit(0), "starting the driver");
-      check(JCudaDriver.cuDeviceGet(device, ordinal), "opening the GPU");
-      computeCapability =
-          attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10
-              + attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
-      requireCapability(ordinal, name, computeCapability);
-      multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-      maxSharedBytes = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-      maxWarps = attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR) / 32;
-      long[] total = new long[1];
-      check(JCudaDriver.cuDeviceTotalMem(total, device), "asking for the memory");
-      totalBytes = total[0];
-      check(JCudaDriver.cuCtxCreate(context, 0, device), "creating a context");
-      hasContext = true;
-      // not CU_STREAM_NON_BLOCKING: plain copies then wait for the stream, and it for them
-      check(JCudaDriver.cuStreamCreate(stream, 0), "creating a stream");
+      context.create(ordinal);
     } catch (RuntimeException | Error e) {
-      failed = true; // or closing it would report more
+      failures.lose(); // or closing it would report more
       close();
       throw e;
     }
-  }
-
-  private int attribute(int attribute) {
-    int[] value = new int[1];
-    check(JCudaDriver.cuDeviceGetAttribute(value, attribute, device), "asking for an attribute");
-    return value[0];
   }
 
   /** Product name of the card. */
@@ -223,42 +99,32 @@ public final class Gpu implements AutoCloseable {
    * @throws GpuException if they are not, or if none is for this card and driver
    */
   public String images() {
-    return KernelImages.describe(driver.version(), computeCapability);
+    return KernelImages.describe(driver.version(), computeCapability());
   }
 
   /** Compute capability times ten, e.g. 80 or 90. */
   public int computeCapability() {
-    return computeCapability;
+    return context.computeCapability();
   }
 
   /** Streaming multiprocessors. */
   public int multiprocessors() {
-    return multiprocessors;
+    return context.multiprocessors();
   }
 
   /** Most dynamic shared memory of a block, in bytes. */
   public int maxSharedBytes() {
-    return maxSharedBytes;
-  }
-
-  /** Warps that a multiprocessor has room for. */
-  int maxWarps() {
-    return maxWarps;
+    return context.maxSharedBytes();
   }
 
   /** Device memory, in bytes. */
   public long totalBytes() {
-    return totalBytes;
+    return context.totalBytes();
   }
 
   /** Device memory that is free now, in bytes. */
   public long freeBytes() {
-    return call(
-        () -> {
-          long[] free = new long[1];
-          check(JCudaDriver.cuMemGetInfo(free, new long[1]), "asking for the free memory");
-          return free[0];
-        });
+    return call(memory::freeBytes);
   }
 
   /**
@@ -268,35 +134,7 @@ public final class Gpu implements AutoCloseable {
    * @throws GpuMemoryException if it does not fit; says what was asked and what is free
    */
   public DeviceBuffer allocate(Element element, long elements) {
-    if (elements <= 0 || elements > Long.MAX_VALUE / element.bytes()) {
-      throw new IllegalArgumentException(
-          "a buffer of %d %s cannot be allocated".formatted(elements, element.suffix()));
-    }
-    String site = site();
-    return call(
-        () -> {
-          DevicePointer pointer = new DevicePointer();
-          long bytes = elements * element.bytes();
-          int rc = JCudaDriver.cuMemAlloc(pointer, bytes);
-          while (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY && spare.getAsBoolean()) {
-            rc = JCudaDriver.cuMemAlloc(pointer, bytes);
-          }
-          if (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY) {
-            throw new GpuMemoryException(
-                "out of GPU memory: %s for %d %s, and %s of %s are free on %s"
-                    .formatted(
-                        size(bytes),
-                        elements,
-                        element.suffix(),
-                        size(freeBytes()),
-                        size(totalBytes),
-                        name));
-          }
-          check(rc, "allocating " + size(bytes));
-          DeviceBuffer buffer = new DeviceBuffer(this, element, elements, pointer, site);
-          buffers.add(buffer);
-          return buffer;
-        });
+    return memory.allocate(element, elements);
   }
 
   /**
@@ -306,7 +144,7 @@ public final class Gpu implements AutoCloseable {
    *     thread, so it must not wait for a thread that waits for this GPU
    */
   public void whenShort(BooleanSupplier spare) {
-    run(() -> this.spare = spare);
+    run(() -> memory.whenShort(spare));
   }
 
   /**
@@ -315,23 +153,7 @@ public final class Gpu implements AutoCloseable {
    * @throws GpuMemoryException if the driver has no such memory left
    */
   public HostBuffer pin(long bytes) {
-    if (bytes <= 0) {
-      throw new IllegalArgumentException("%d bytes of pinned memory".formatted(bytes));
-    }
-    return call(
-        () -> {
-          while (true) {
-            try {
-              HostBuffer buffer = new HostBuffer(this, bytes);
-              pinned.add(buffer);
-              return buffer;
-            } catch (GpuMemoryException e) {
-              if (!spare.getAsBoolean()) {
-                throw e;
-              }
-            }
-          }
-        });
+    return memory.pin(bytes);
   }
 
   /**
@@ -349,34 +171,12 @@ public final class Gpu implements AutoCloseable {
     return call(() -> new CudaEvent(this));
   }
 
-  /** Who allocates: the first frame outside this class. */
-  private static String site() {
-    return StackWalker.getInstance()
-        .walk(
-            frames -> frames.filter(f -> !f.getClassName().equals(Gpu.class.getName())).findFirst())
-        .map(StackWalker.StackFrame::toStackTraceElement)
-        .map(StackTraceElement::toString)
-        .orElse("?");
-  }
-
-  void free(DeviceBuffer buffer) {
-    if (buffers.remove(buffer)) {
-      released(JCudaDriver.cuMemFree(buffer.pointer()), "freeing " + buffer);
-    }
-  }
-
-  void free(HostBuffer buffer) {
-    if (pinned.remove(buffer)) {
-      buffer.free();
-    }
-  }
-
   /** What was allocated and not closed yet, and by whom; for tests and for finding leaks. */
   public List<String> liveBuffers() {
     if (closed) {
       return List.of();
     }
-    return call(() -> buffers.stream().map(b -> b + " from " + b.site()).toList());
+    return call(memory::live);
   }
 
   /**
@@ -386,15 +186,7 @@ public final class Gpu implements AutoCloseable {
    * @throws GpuException if there is no such kernel, or none for this card and driver
    */
   public Kernel kernel(String file, String name) {
-    return call(
-        () -> {
-          Kernel known = kernels.get(name);
-          if (known == null) {
-            known = Kernel.of(this, modules.with(file, name), file, name);
-            kernels.put(name, known);
-          }
-          return known;
-        });
+    return call(() -> modules.kernel(file, name));
   }
 
   /**
@@ -433,25 +225,17 @@ public final class Gpu implements AutoCloseable {
    */
   public Variant choose(List<Variant> candidates, Element element, int rows) {
     return find(candidates, element, rows)
-        .orElseThrow(
-            () ->
-                new GpuException(
-                    "no kernel of %s in %s computes rightly on %s%s"
-                        .formatted(
-                            candidates.getFirst().family(),
-                            element.suffix(),
-                            name,
-                            choice.reason(candidates, element))));
+        .orElseThrow(() -> choice.none(candidates, element, name));
   }
 
   /** What to throw where a kernel has computed what it can't have; nothing is trusted then. */
   public GpuException wrong(String message) {
-    return new GpuException(message + choice.distrust());
+    return choice.wrong(message);
   }
 
   /** Names of the kernels that were asked for so far. */
   public Set<String> loadedKernels() {
-    return call(() -> Set.copyOf(kernels.keySet()));
+    return call(() -> modules.kernels());
   }
 
   /** Runs {@code work} on the thread that owns the context; calls inside it are not handed over. */
@@ -475,27 +259,17 @@ public final class Gpu implements AutoCloseable {
    * are not among them.
    */
   public List<LaunchResources> resources(Runnable work) {
-    return call(
-        () -> {
-          List<LaunchResources> launches = new ArrayList<>();
-          watched = launches;
-          try {
-            work.run();
-          } finally {
-            watched = null;
-          }
-          return launches;
-        });
+    return call(() -> launches.resources(work));
   }
 
   /** True once an error has ended the context: nothing works any more but to close it. */
   public boolean isLost() {
-    return failed;
+    return failures.isLost();
   }
 
   /** True once the driver has reported an error that no kernel is to blame for. */
   public boolean hasCardFailed() {
-    return cardFailed;
+    return failures.hasCardFailed();
   }
 
   <T> T call(Supplier<T> work) {
@@ -533,26 +307,7 @@ public final class Gpu implements AutoCloseable {
    */
   public double milliseconds(Runnable work) {
     float[] elapsed = new float[1];
-    run(
-        () -> {
-          CUevent before = new CUevent();
-          CUevent after = new CUevent();
-          check(JCudaDriver.cuEventCreate(before, 0), "creating an event");
-          try {
-            check(JCudaDriver.cuEventCreate(after, 0), "creating an event");
-            try {
-              check(JCudaDriver.cuEventRecord(before, stream), "recording an event");
-              work.run();
-              check(JCudaDriver.cuEventRecord(after, stream), "recording an event");
-              check(JCudaDriver.cuEventSynchronize(after), "waiting for the GPU");
-              check(JCudaDriver.cuEventElapsedTime(elapsed, before, after), "reading the time");
-            } finally {
-              released(JCudaDriver.cuEventDestroy(after), "freeing an event");
-            }
-          } finally {
-            released(JCudaDriver.cuEventDestroy(before), "freeing an event");
-          }
-        });
+    run(() -> elapsed[0] = CudaEvent.milliseconds(this, context.stream(), work));
     return elapsed[0];
   }
 
@@ -577,19 +332,17 @@ public final class Gpu implements AutoCloseable {
     }
     closed = true;
     thread.stop();
-    if (!hasContext) {
+    if (!context.isCreated()) {
       return;
     }
     try {
       released(JCudaDriver.cuCtxSynchronize(), "waiting for the GPU to close it");
       // the context takes these with it; a card with ten contexts finds them earlier
-      buffers.forEach(b -> released(JCudaDriver.cuMemFree(b.pointer()), "freeing " + b));
-      pinned.forEach(HostBuffer::free);
+      memory.freeAll();
       modules.unload();
-      released(JCudaDriver.cuStreamDestroy(stream), "freeing a stream");
+      context.freeStream();
     } finally {
-      int rc = JCudaDriver.cuCtxDestroy(context);
-      released(rc, "closing the GPU");
+      context.destroy();
     }
   }
 
@@ -599,115 +352,35 @@ public final class Gpu implements AutoCloseable {
   }
 
   /** Where launches and copies go now. */
-  Stream stream() {
-    return current;
+  CudaContext.Stream stream() {
+    return context.current();
   }
 
-  /** Sends what {@code work} puts on the stream to {@code side}. On the GPU's thread. */
-  void divert(Stream side, Runnable work) {
-    Stream before = current;
-    current = side;
-    try {
-      work.run();
-    } finally {
-      current = before;
-    }
+  CudaContext context() {
+    return context;
   }
 
-  StagingBuffer staging() {
-    return staging;
+  GpuMemory memory() {
+    return memory;
   }
 
-  /** Remembers what a later failure is likely about. */
-  void launched(Launch launch) {
-    last = launch;
-    if (watched != null) {
-      watched.add(launch.resources());
-    }
+  LaunchLog launches() {
+    return launches;
   }
 
   /** Throws if {@code rc} is not success. */
   void check(int rc, String what) {
-    if (rc != CUresult.CUDA_SUCCESS) {
-      throw failure(rc, what);
-    }
+    failures.check(rc, what);
   }
 
   /** Throws if {@code rc}, of giving something back, says more than that the context is lost. */
   void released(int rc, String what) {
-    if (!failed) {
-      check(rc, what);
-    }
+    failures.released(rc, what);
   }
 
   /** What to throw for result {@code rc} of {@code what}. */
   GpuException failure(int rc, String what) {
-    String message = "%s failed: %s".formatted(what, describe(rc));
-    if (rc == CUresult.CUDA_ERROR_OUT_OF_MEMORY) {
-      return new GpuMemoryException(message);
-    }
-    cardFailed |= isOfTheCard(rc);
-    if (isSticky(rc)) {
-      failed = true;
-      message +=
-          hasContext
-              ? "; the GPU must be closed" + (last == null ? "" : ", it last ran " + last)
-              : "; no GPU can be used in this process any more";
-      message += hasContext && last != null && blamesKernel(rc) ? choice.distrust() : "";
-    }
-    return new GpuException(message);
-  }
-
-  /** What the driver says of an error. */
-  static String describe(int rc) {
-    String[] text = new String[1];
-    String[] name = new String[1];
-    int known = JCudaDriver.cuGetErrorString(rc, text) | JCudaDriver.cuGetErrorName(rc, name);
-    String described = known == 0 ? text[0] + " (" + name[0] + ")" : "error " + rc;
-    return described + KernelCompiler.advice(rc);
-  }
-
-  /** True for the errors that end a context: those of a kernel, and of a card that is lost. */
-  private static boolean isSticky(int rc) {
-    return switch (rc) {
-      case CUresult.CUDA_ERROR_ILLEGAL_ADDRESS,
-          CUresult.CUDA_ERROR_LAUNCH_TIMEOUT,
-          CUresult.CUDA_ERROR_ASSERT,
-          CUresult.CUDA_ERROR_HARDWARE_STACK_ERROR,
-          CUresult.CUDA_ERROR_ILLEGAL_INSTRUCTION,
-          CUresult.CUDA_ERROR_MISALIGNED_ADDRESS,
-          CUresult.CUDA_ERROR_INVALID_ADDRESS_SPACE,
-          CUresult.CUDA_ERROR_INVALID_PC,
-          CUresult.CUDA_ERROR_LAUNCH_FAILED,
-          CUresult.CUDA_ERROR_ECC_UNCORRECTABLE,
-          DEVICE_UNAVAILABLE,
-          CUresult.CUDA_ERROR_UNKNOWN ->
-          true;
-      default -> false;
-    };
-  }
-
-  /** True for errors that a kernel brings about; CUDA_ERROR_UNKNOWN says nothing of the cause. */
-  private static boolean blamesKernel(int rc) {
-    return isSticky(rc) && !isOfTheCard(rc) && rc != CUresult.CUDA_ERROR_UNKNOWN;
-  }
-
-  /** True for errors that no kernel brings about: the card, its memory or its driver did. */
-  private static boolean isOfTheCard(int rc) {
-    return switch (rc) {
-      case DEVICE_UNAVAILABLE,
-          CUresult.CUDA_ERROR_NO_DEVICE,
-          CUresult.CUDA_ERROR_INVALID_DEVICE,
-          CUresult.CUDA_ERROR_ECC_UNCORRECTABLE,
-          CUresult.CUDA_ERROR_NVLINK_UNCORRECTABLE,
-          CUresult.CUDA_ERROR_NOT_INITIALIZED,
-          CUresult.CUDA_ERROR_DEINITIALIZED,
-          CUresult.CUDA_ERROR_INVALID_CONTEXT,
-          CUresult.CUDA_ERROR_JIT_COMPILER_NOT_FOUND,
-          CUresult.CUDA_ERROR_OUT_OF_MEMORY ->
-          true;
-      default -> false;
-    };
+    return failures.of(rc, what);
   }
 
   /** Bytes as people write them. */

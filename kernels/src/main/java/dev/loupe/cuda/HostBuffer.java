@@ -104,7 +104,7 @@ public final class HostBuffer implements AutoCloseable {
     if (gpu.isClosed()) {
       return;
     }
-    gpu.run(() -> gpu.free(this));
+    gpu.run(() -> gpu.memory().free(this));
   }
 
   /** On the GPU's thread. */

@@ -53,7 +53,8 @@ final class KernelSignature {
         if (rc != 0) {
           throw new GpuException(
               "%s: parameter %d is declared in %s, and the kernel has none: %s"
-                  .formatted(kernel.name(), i, Arrays.toString(declared), Gpu.describe(rc)));
+                  .formatted(
+                      kernel.name(), i, Arrays.toString(declared), DriverFailures.describe(rc)));
         }
         long actual = size.get(ValueLayout.JAVA_LONG, 0);
         if (actual != declared[i].bytes()) {

@@ -140,7 +140,7 @@ public final class Launch {
     requireReady();
     requireLimits();
     kernel.allowShared(sharedBytes);
-    gpu.launched(this);
+    gpu.launches().launched(this);
     int rc =
         JCudaDriver.cuLaunchKernel(
             kernel.handle(),
@@ -202,7 +202,7 @@ public final class Launch {
         kernel.staticSharedBytes() + sharedBytes,
         threads,
         (long) gridX * gridY * gridZ,
-        kernel.residentBlocks(threads, sharedBytes) * warps / (double) gpu.maxWarps());
+        kernel.residentBlocks(threads, sharedBytes) * warps / (double) gpu.context().maxWarps());
   }
 
   @Override

@@ -7,19 +7,21 @@ import dev.loupe.cuda.driver.PtxText;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import jcuda.driver.CUmodule;
 import jcuda.driver.JCudaDriver;
 
 /**
- * The modules of a GPU: of cubins one for each source, of PTX one for each kernel, because the
- * driver compiles a module whole and a run needs few of a source's kernels. All on the GPU's
- * thread.
+ * The modules of a GPU and their kernels: of cubins one for each source, of PTX one for each
+ * kernel, because the driver compiles a module whole and a run needs few of a source's kernels. All
+ * on the GPU's thread.
  */
 final class LoadedModules {
   private final Gpu gpu;
   private final ImageSource images;
   private final Map<String, byte[]> texts = new HashMap<>(); // PTX of a source
   private final Map<String, CUmodule> modules = new HashMap<>();
+  private final Map<String, Kernel> kernels = new HashMap<>();
   private int compiled;
   private long nanos;
 
@@ -41,8 +43,23 @@ final class LoadedModules {
     }
   }
 
+  /** The kernel {@code name} of {@code file}; loaded on first use, then kept. */
+  Kernel kernel(String file, String name) {
+    Kernel known = kernels.get(name);
+    if (known == null) {
+      known = Kernel.of(gpu, with(file, name), file, name);
+      kernels.put(name, known);
+    }
+    return known;
+  }
+
+  /** Names of the kernels that were asked for so far. */
+  Set<String> kernels() {
+    return Set.copyOf(kernels.keySet());
+  }
+
   /** The module that has kernel {@code name} of {@code file}. */
-  CUmodule with(String file, String name) {
+  private CUmodule with(String file, String name) {
     load(file);
     CUmodule whole = modules.get(file);
     return whole != null ? whole : compile(file, name, Objects.requireNonNull(texts.get(file)));

@@ -168,7 +168,7 @@ class LaunchTest {
     assertEquals(16, first.sharedBytes());
     assertEquals(1, first.occupancy(), "few registers, and blocks of 8 warps");
     double alone = all.getLast().occupancy(); // all shared memory, two warps
-    assertEquals(2.0 / gpu.maxWarps(), alone);
+    assertEquals(2.0 / gpu.context().maxWarps(), alone);
     assertEquals(List.of(), gpu.resources(() -> {}));
   }
 

@@ -34,6 +34,26 @@ public interface KernelChoice {
     return "";
   }
 
+  /** What to throw where a kernel has computed what it can't have; nothing is trusted then. */
+  default GpuException wrong(String message) {
+    return new GpuException(message + distrust());
+  }
+
+  /**
+   * What to throw where nothing can take the kernels' place.
+   *
+   * @param card its name
+   */
+  default GpuException none(List<Variant> candidates, Element element, String card) {
+    return new GpuException(
+        "no kernel of %s in %s computes rightly on %s%s"
+            .formatted(
+                candidates.getFirst().family(),
+                element.suffix(),
+                card,
+                reason(candidates, element)));
+  }
+
   /** Why there is none, to follow a sentence that says so; empty if that is not known. */
   default String reason(List<Variant> candidates, Element element) {
     return "";

@@ -1,21 +1,12 @@
 package dev.loupe.cuda.kernels;
 
-import static dev.loupe.cuda.driver.Parameter.FLOAT;
-import static dev.loupe.cuda.driver.Parameter.INT;
-import static dev.loupe.cuda.driver.Parameter.LONG;
-import static dev.loupe.cuda.driver.Parameter.POINTER;
-
 import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.Launch;
 import dev.loupe.cuda.driver.Element;
-import dev.loupe.cuda.driver.Parameter;
 import dev.loupe.cuda.driver.Variant;
 import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 
 /**
@@ -27,7 +18,7 @@ import java.util.Set;
  * NaN there, packed rows are left as they were.
  */
 public final class AttentionMapKernels {
-  private static final String MAP = "attention_map";
+  static final String MAP = "attention_map";
   private static final String STATS = "attention_stats";
   private static final String LIMITS = "head size a multiple of 8 up to 128";
 
@@ -66,25 +57,11 @@ public final class AttentionMapKernels {
   private static final int SCORES = 4;
   private static final int HALF = 8;
 
-  // qkv, K, lse, segments, heads, out, head stride; segment count, element of qkv, flags, first
-  // row, rows, columns; H, D, sequences, capacity, scale
-  private static final Parameter[] MAP_PARAMETERS = {
-    POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, LONG, INT, INT, INT, INT, INT, INT, INT,
-    INT, INT, INT, FLOAT
-  };
-
-  // qkv, K, lse, segments, heads, entropy, distance, top keys, top p; k, segment count, element of
-  // qkv, flags, first row, rows; H, D, sequences, capacity, scale
-  private static final Parameter[] STATS_PARAMETERS = {
-    POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, INT, INT, INT,
-    INT, INT, INT, INT, INT, INT, INT, FLOAT
-  };
-
   private final Gpu gpu;
   private final CacheShape shape;
   private final Element activations;
   private final Element cache;
-  private final Map<Variant, Launch> launches = new HashMap<>();
+  private final AttentionMapLaunches launches;
 
   /**
    * @param shape of the keys of a layer
@@ -98,6 +75,7 @@ public final class AttentionMapKernels {
     this.shape = shape;
     this.activations = activations;
     this.cache = cache;
+    this.launches = new AttentionMapLaunches(gpu, shape, activations, cache);
   }
 
   /**
@@ -216,7 +194,7 @@ public final class AttentionMapKernels {
       Cells cells,
       Layout layout,
       DeviceBuffer out) {
-    Launch launch = launch(MAPS, variant);
+    Launch launch = launches.of(MAPS, variant);
     check(source, want);
     int columns = columns(layout, source.causal());
     long stride = headStride(layout, want.rows());
@@ -233,14 +211,11 @@ public final class AttentionMapKernels {
             | (layout instanceof Layout.Packed ? PACKED : 0)
             | (cells == Cells.SCORES ? SCORES : 0)
             | (out.element() == Element.F16 ? HALF : 0);
-    setSource(launch, source);
+    AttentionMapLaunches.setSource(launch, source);
     launch.set(4, want.heads()).set(5, out).set(6, stride);
-    setRows(launch, 7, source, want, flags);
+    launches.setRows(launch, 7, source, want, flags);
     launch.set(12, columns);
-    setShape(launch, 13, source);
-    if (variant.isPlain()) {
-      launch.set(MAP_PARAMETERS.length, cache.code());
-    }
+    launches.setShape(launch, 13, source, variant);
     if (variant.isPlain() || variant.equals(MAPS.get(1))) {
       launch.run(tiles(columns, 128), want.headCount(), want.rows(), 128, 1, 0);
     } else {
@@ -259,7 +234,7 @@ public final class AttentionMapKernels {
    * @throws IllegalArgumentException if a buffer is too small, closed or of another element
    */
   public void statistics(Variant variant, Source source, Selection want, Statistics out) {
-    Launch launch = launch(STATISTICS, variant);
+    Launch launch = launches.of(STATISTICS, variant);
     check(source, want);
     AttentionArguments.range("ranks of the largest probabilities", out.k(), 1, MAX_TOP);
     long cells = (long) want.headCount() * want.rows();
@@ -271,7 +246,7 @@ public final class AttentionMapKernels {
     if (cells == 0) {
       return;
     }
-    setSource(launch, source);
+    AttentionMapLaunches.setSource(launch, source);
     launch
         .set(4, want.heads())
         .set(5, out.entropy())
@@ -279,12 +254,10 @@ public final class AttentionMapKernels {
         .set(7, out.topKeys())
         .set(8, out.topProbabilities())
         .set(9, out.k());
-    setRows(launch, 10, source, want, source.causal() ? CAUSAL : 0);
-    setShape(launch, 15, source);
+    launches.setRows(launch, 10, source, want, source.causal() ? CAUSAL : 0);
+    launches.setShape(launch, 15, source, variant);
     if (variant.isPlain()) {
-      launch
-          .set(STATS_PARAMETERS.length, cache.code())
-          .run(tiles(want.rows(), 128), want.headCount(), 1, 128, 1, 0);
+      launch.run(tiles(want.rows(), 128), want.headCount(), 1, 128, 1, 0);
     } else if (variant.equals(STATISTICS.get(1))) {
       launch.run(want.rows(), want.headCount(), 1, 128, 1, ROW_STATS_SHARED_BYTES);
     } else {
@@ -294,70 +267,6 @@ public final class AttentionMapKernels {
               ? TILE_SHARED_BYTES + tensorTileBytes()
               : TILE_SHARED_BYTES;
       launch.run(rowTiles, want.headCount(), 1, 4 * TILE, 1, shared);
-    }
-  }
-
-  private void setSource(Launch launch, Source source) {
-    launch.set(0, source.qkv()).set(1, source.k()).set(2, source.lse()).set(3, source.segments());
-  }
-
-  private void setRows(Launch launch, int at, Source source, Selection want, int flags) {
-    launch
-        .set(at, source.segmentCount())
-        .set(at + 1, activations.code())
-        .set(at + 2, flags)
-        .set(at + 3, want.firstRow())
-        .set(at + 4, want.rows());
-  }
-
-  private void setShape(Launch launch, int at, Source source) {
-    launch
-        .set(at, shape.heads())
-        .set(at + 1, shape.headSize())
-        .set(at + 2, shape.sequences())
-        .set(at + 3, shape.capacity())
-        .set(at + 4, source.scale());
-  }
-
-  private Launch launch(List<Variant> family, Variant variant) {
-    if (!family.contains(variant)) {
-      throw new IllegalArgumentException(
-          "%s %s is not one of %s %s"
-              .formatted(
-                  variant.family(),
-                  variant.name(),
-                  family.getFirst().family(),
-                  family.stream().map(Variant::name).toList()));
-    }
-    requireSupport(variant);
-    return launches.computeIfAbsent(variant, this::launch);
-  }
-
-  private Launch launch(Variant v) {
-    Parameter[] usual = v.family().equals(MAP) ? MAP_PARAMETERS : STATS_PARAMETERS;
-    Parameter[] parameters = Arrays.copyOf(usual, usual.length + (v.isPlain() ? 1 : 0));
-    if (v.isPlain()) {
-      parameters[usual.length] = INT; // element of the cache
-    }
-    return new Launch(gpu.kernel(v.family(), v.kernel(cache)), parameters);
-  }
-
-  private void requireSupport(Variant variant) {
-    if (!variant.supports(cache, gpu.computeCapability())) {
-      throw new IllegalArgumentException(
-          "%s %s has no kernel for %s on compute capability %.1f: it comes in %s from %.1f on"
-              .formatted(
-                  variant.family(),
-                  variant.name(),
-                  cache.suffix(),
-                  gpu.computeCapability() / 10.0,
-                  variant.elements().stream().map(Element::suffix).sorted().toList(),
-                  variant.minComputeCapability() / 10.0));
-    }
-    if (variant.name().equals("v3") && activations != cache) {
-      throw new IllegalArgumentException(
-          "%s v3 takes q and the cache as the same element, not %s and %s"
-              .formatted(variant.family(), activations.suffix(), cache.suffix()));
     }
   }
 

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.cuda.emulator.OnDevice;
-import dev.loupe.cuda.ptx.PtxException;
+import dev.loupe.cuda.ptx.text.PtxException;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

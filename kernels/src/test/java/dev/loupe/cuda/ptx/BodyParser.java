@@ -1,5 +1,10 @@
 package dev.loupe.cuda.ptx;
 
+import dev.loupe.cuda.ptx.text.Literals;
+import dev.loupe.cuda.ptx.text.Operand;
+import dev.loupe.cuda.ptx.text.PtxException;
+import dev.loupe.cuda.ptx.text.Tokens;
+import dev.loupe.cuda.ptx.text.Type;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;

@@ -1,6 +1,8 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action.Plain;
+import dev.loupe.cuda.ptx.text.Operand;
+import dev.loupe.cuda.ptx.text.Type;
 
 /** {@code setp}: a comparison, with a predicate beside it where there is one. */
 final class Comparisons {

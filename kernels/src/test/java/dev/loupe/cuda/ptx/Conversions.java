@@ -1,6 +1,7 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action.Plain;
+import dev.loupe.cuda.ptx.text.Type;
 import java.util.List;
 
 /** {@code cvt} (PTX ISA, "Data Movement and Conversion Instructions: cvt"). */

@@ -1,6 +1,8 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action;
+import dev.loupe.cuda.ptx.text.Operand;
+import dev.loupe.cuda.ptx.text.PtxException;
 import java.util.Map;
 
 /** Makes an action of a statement, or fails: nothing is skipped. */

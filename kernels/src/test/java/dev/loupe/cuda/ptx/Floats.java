@@ -1,5 +1,8 @@
 package dev.loupe.cuda.ptx;
 
+import dev.loupe.cuda.ptx.text.PtxException;
+import dev.loupe.cuda.ptx.text.Type;
+
 /** Floating-point values in the bits of registers, and the ways to round to them. */
 final class Floats {
   private static final long NAN = 0x7fff_ffffL; // the NaN that instructions make

@@ -1,5 +1,6 @@
 package dev.loupe.cuda.ptx;
 
+import dev.loupe.cuda.ptx.text.PtxException;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
 import java.util.TreeMap;

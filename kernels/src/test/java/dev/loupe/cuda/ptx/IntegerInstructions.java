@@ -1,6 +1,8 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action.Plain;
+import dev.loupe.cuda.ptx.text.PtxException;
+import dev.loupe.cuda.ptx.text.Type;
 
 /** Integer arithmetic, logic and shifts (PTX ISA, "Integer Arithmetic", "Logic and Shift"). */
 final class IntegerInstructions {

@@ -1,6 +1,7 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action.Plain;
+import dev.loupe.cuda.ptx.text.Type;
 
 /** Functions of a lane's registers, for every lane that takes part. */
 final class Lanes {

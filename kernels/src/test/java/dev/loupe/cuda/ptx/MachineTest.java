@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.cuda.ptx.text.PtxException;
 import java.lang.foreign.MemorySegment;
 import java.math.BigDecimal;
 import java.util.Arrays;

@@ -1,6 +1,9 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action.Plain;
+import dev.loupe.cuda.ptx.text.Operand;
+import dev.loupe.cuda.ptx.text.PtxException;
+import dev.loupe.cuda.ptx.text.Type;
 import java.util.Locale;
 
 /** What reads and writes memory (PTX ISA, "ld", "st", "atom", "red", "cp.async"). */

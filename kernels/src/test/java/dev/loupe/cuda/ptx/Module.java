@@ -1,5 +1,6 @@
 package dev.loupe.cuda.ptx;
 
+import dev.loupe.cuda.ptx.text.PtxException;
 import java.util.List;
 import java.util.Map;
 

@@ -1,6 +1,8 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action.Plain;
+import dev.loupe.cuda.ptx.text.Operand;
+import dev.loupe.cuda.ptx.text.Type;
 
 /** Values go from register to register as they are. */
 final class Moves {

@@ -1,5 +1,8 @@
 package dev.loupe.cuda.ptx;
 
+import dev.loupe.cuda.ptx.text.PtxException;
+import dev.loupe.cuda.ptx.text.Tokens;
+import dev.loupe.cuda.ptx.text.Type;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;

@@ -1,5 +1,8 @@
 package dev.loupe.cuda.ptx;
 
+import dev.loupe.cuda.ptx.text.Operand;
+import dev.loupe.cuda.ptx.text.PtxException;
+import dev.loupe.cuda.ptx.text.Type;
 import java.util.Arrays;
 import java.util.List;
 import org.jspecify.annotations.Nullable;

@@ -1,5 +1,6 @@
 package dev.loupe.cuda.ptx;
 
+import dev.loupe.cuda.ptx.text.Operand;
 import org.jspecify.annotations.Nullable;
 
 /** A decoded instruction: what lanes do whose guard is true. */

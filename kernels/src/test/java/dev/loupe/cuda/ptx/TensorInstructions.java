@@ -1,6 +1,7 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action;
+import dev.loupe.cuda.ptx.text.Operand;
 
 /**
  * {@code ldmatrix} and {@code mma} (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions",

@@ -1,6 +1,9 @@
 package dev.loupe.cuda.ptx;
 
 import dev.loupe.cuda.ptx.Step.Action;
+import dev.loupe.cuda.ptx.text.Operand;
+import dev.loupe.cuda.ptx.text.PtxException;
+import dev.loupe.cuda.ptx.text.Type;
 
 /** What lanes of a warp tell each other (PTX ISA, "shfl.sync", "vote.sync", "activemask"). */
 final class WarpInstructions {

@@ -47,7 +47,7 @@ public record Measurement(
   }
 
   /** The same with other times and ceilings. */
-  Measurement with(List<Double> microseconds, Device.Roofline roofline) {
+  public Measurement with(List<Double> microseconds, Device.Roofline roofline) {
     return new Measurement(
         shape,
         variant,
@@ -71,7 +71,7 @@ public record Measurement(
    * Whether the times of both, which are ok, are apart: no value lies in the ranges from p10 to p90
    * of both, and each has samples enough to have a range.
    */
-  boolean differs(Measurement other) {
+  public boolean differs(Measurement other) {
     int samples = Math.min(microseconds.size(), other.microseconds.size());
     return samples >= KernelComparison.LEAST_SAMPLES && !times().overlaps(other.times());
   }

@@ -1,6 +1,6 @@
 package dev.loupe.cli.bench;
 
-import dev.loupe.bench.kernel.KernelReport;
+import dev.loupe.bench.kernel.report.KernelReport;
 import dev.loupe.cli.terminal.Terminal;
 import dev.loupe.weights.io.AtomicFile;
 import java.io.IOException;

@@ -1,0 +1,37 @@
+package dev.loupe.cuda;
+
+import dev.loupe.cuda.driver.LaunchResources;
+import java.util.ArrayList;
+import java.util.List;
+import org.jspecify.annotations.Nullable;
+
+/** What was launched on a GPU last, and what launches take while somebody asks; its thread's. */
+final class LaunchLog {
+  private @Nullable Launch last;
+  private @Nullable List<LaunchResources> watched;
+
+  /** A launch is about to be put on a stream. */
+  void launched(Launch launch) {
+    last = launch;
+    if (watched != null) {
+      watched.add(launch.resources());
+    }
+  }
+
+  /** What a failure is likely about; null before the first launch. */
+  @Nullable Launch last() {
+    return last;
+  }
+
+  /** As {@link Gpu#resources} has it. */
+  List<LaunchResources> resources(Runnable work) {
+    List<LaunchResources> launches = new ArrayList<>();
+    watched = launches;
+    try {
+      work.run();
+    } finally {
+      watched = null;
+    }
+    return launches;
+  }
+}
