@@ -109,6 +109,7 @@ public final class Pull {
    * @param file the weights to take; empty for those of the usual names. A GGUF file needs no other
    * @param progress hears of bytes, from this thread; what it throws ends the pull
    * @throws CheckpointException if the hub has no such model or revision, or no GPT-2 files in it
+   * @throws SeveralFilesException if there are several GGUF files, and none was named
    * @throws IOException if it can't be had, or the folder holds another file of such a name; the
    *     message is one sentence
    */
@@ -180,7 +181,8 @@ public final class Pull {
   }
 
   /** Names of the files to begin with, the weights or their index last. */
-  private List<String> wanted(Hub.Listing listing) throws CheckpointException {
+  private List<String> wanted(Hub.Listing listing)
+      throws CheckpointException, SeveralFilesException {
     String weights = weights(listing);
     if (weights.endsWith(GGUF)) {
       return List.of(weights);
@@ -205,7 +207,7 @@ public final class Pull {
     return wanted;
   }
 
-  private String weights(Hub.Listing listing) throws CheckpointException {
+  private String weights(Hub.Listing listing) throws CheckpointException, SeveralFilesException {
     List<String> ggufs =
         listing.files().stream()
             .filter(known -> known.endsWith(GGUF) && known.matches(PLAIN_NAME))
@@ -228,12 +230,14 @@ public final class Pull {
     if (ggufs.size() == 1) {
       return ggufs.getFirst();
     }
-    throw new CheckpointException(
-        ggufs.isEmpty()
-            ? "%s on %s holds no weights that Loupe pulls: none of %s"
-                .formatted(name, hub.host(), String.join(", ", WEIGHTS))
-            : "%s on %s holds several GGUF files: give one with --file%s"
-                .formatted(name, hub.host(), some(ggufs)));
+    if (ggufs.isEmpty()) {
+      throw new CheckpointException(
+          "%s on %s holds no weights that Loupe pulls: none of %s"
+              .formatted(name, hub.host(), String.join(", ", WEIGHTS)));
+    }
+    throw new SeveralFilesException(
+        "%s on %s holds several GGUF files: name one of them%s"
+            .formatted(name, hub.host(), some(ggufs)));
   }
 
   private static String some(List<String> files) {

@@ -25,7 +25,7 @@ public final class AdapterFolder {
     for (String name : Formats.fixedNames()) {
       if (Files.isRegularFile(source.resolve(name))) {
         throw new CheckpointException(
-            "%s holds a model (%s) and an adapter: give the one as the model and the other with --adapter"
+            "%s holds a model (%s) and an adapter: give the one as the model and the other as its adapter"
                 .formatted(source, name));
       }
     }
@@ -41,7 +41,7 @@ public final class AdapterFolder {
         .orElseThrow(
             () ->
                 new CheckpointException(
-                    "%s names no base_model_name_or_path: give the base as the model, and --adapter %s"
+                    "%s names no base_model_name_or_path: give the base as the model, and %s as its adapter"
                         .formatted(adapter.resolve(AdapterConfig.FILE_NAME), adapter)));
   }
 
@@ -71,7 +71,7 @@ public final class AdapterFolder {
         .orElseThrow(
             () ->
                 new CheckpointException(
-                    "%s is an adapter of %s, which is not here: give that as the model, and --adapter %s"
+                    "%s is an adapter of %s, which is not here: give that as the model, and %s as its adapter"
                         .formatted(adapter, StrictJson.shown(name), adapter)));
   }
 }

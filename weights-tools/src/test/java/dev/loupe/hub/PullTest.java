@@ -187,7 +187,7 @@ class PullTest {
     assertEquals(List.of("q4.gguf"), pull().files());
     folder = temporary.resolve("several");
     server.put("q8.gguf", "small").put("sub/q2.gguf", "small");
-    refused("several GGUF files", "--file", "q4.gguf, q8.gguf");
+    refused("several GGUF files", "name one of them", "q4.gguf, q8.gguf");
   }
 
   @Test

@@ -339,7 +339,7 @@ class AdapterTest {
     Refusal.of(
         () -> Checkpoint.open(adapter).close(),
         "adapter of somebody/gpt2-of-theirs, which is not here",
-        "--adapter");
+        "as its adapter");
     Files.writeString(adapter.resolve("adapter_config.json"), "{\"peft_type\": \"LORA\"}");
     Refusal.of(() -> Checkpoint.open(adapter).close(), "names no base_model_name_or_path");
     Files.copy(ModelFolder.weights(base), ModelFolder.weights(adapter));

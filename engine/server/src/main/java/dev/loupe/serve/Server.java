@@ -150,7 +150,7 @@ public final class Server implements AutoCloseable {
     var bound = bootstrap.bind(address).awaitUninterruptibly();
     if (!bound.isSuccess()) {
       throw new IllegalArgumentException(
-          "can't listen at port %d of %s: %s; --port takes another"
+          "can't listen at port %d of %s: %s; choose another port"
               .formatted(options.port(), options.host(), bound.cause().getMessage()));
     }
     return bound.channel();

@@ -120,7 +120,7 @@ public final class FirstContact {
       return "the verdicts on the kernels of %s were deleted, so the next start tests them anew"
           .formatted(card.name());
     } catch (IOException e) {
-      return "the verdicts on the kernels of %s can't be deleted (%s): run loupe doctor --retest"
+      return "the verdicts on the kernels of %s can't be deleted (%s): have them tested anew"
           .formatted(card.name(), e);
     }
   }

@@ -25,7 +25,7 @@ public interface CheckpointReader {
   /** The note of a format that doesn't say which GELU its models have; not for one who chose. */
   String ERF_ASSUMED =
       "the checkpoint doesn't say which GELU it was trained with: gelu (erf) is assumed, as in"
-          + " today's nanoGPT; --activation gelu_new takes the tanh form";
+          + " today's nanoGPT; gelu_new is the tanh form";
 
   /**
    * What its file is called in a model's folder, likeliest first. Of a name with a star, {@code

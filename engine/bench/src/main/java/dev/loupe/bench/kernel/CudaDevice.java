@@ -80,7 +80,7 @@ public final class CudaDevice implements Device {
       if (gpu != null) {
         gpu.close();
       }
-      throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
+      throw new BackendException(String.valueOf(e.getMessage()));
     }
   }
 

@@ -237,7 +237,7 @@ public final class KernelBenchCommand implements Callable<Integer> {
     }
     try {
       return CudaDevice.open(place.device);
-    } catch (GpuException e) {
+    } catch (BackendException | GpuException e) {
       throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }
   }

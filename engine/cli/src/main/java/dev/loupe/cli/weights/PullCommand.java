@@ -9,7 +9,9 @@ import dev.loupe.hub.Hub;
 import dev.loupe.hub.HubSettings;
 import dev.loupe.hub.ModelName;
 import dev.loupe.hub.Pull;
+import dev.loupe.hub.SeveralFilesException;
 import dev.loupe.text.Count;
+import dev.loupe.weights.io.CheckpointException;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.Optional;
@@ -106,6 +108,8 @@ final class PullCommand implements Callable<Integer> {
                   "interrupted; the same command goes on where this one ended");
             }
           });
+    } catch (SeveralFilesException e) {
+      throw new CheckpointException(e.getMessage() + " (--file)", e);
     } finally {
       bar.clear();
     }
