@@ -33,9 +33,9 @@ import picocli.CommandLine.ScopeType;
       "  loupe attention \"To be or not to be\"",
       "  loupe generate --help",
       "",
-      "LOUPE_THREADS=2 in the environment stands for --threads 2 where that is not given, and so"
-          + " for every long option. The file ~/.loupe.properties may say the same: threads=2, or"
-          + " loupe.generate.threads=2 for one command alone."
+      "A long option that is not given takes its value from the environment: LOUPE_THREADS=2 is"
+          + " --threads 2. The file ~/.loupe.properties does the same: threads=2, or"
+          + " loupe.generate.threads=2 for one command."
     })
 public final class LoupeCommand {
   private final Terminal terminal;

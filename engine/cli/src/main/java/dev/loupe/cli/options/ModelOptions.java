@@ -60,7 +60,7 @@ public final class ModelOptions extends ProcessorOptions {
       paramLabel = "F=V",
       split = ",",
       description =
-          "Which variant V of a family F of GPU kernels serves, where it takes the shape (default: the fastest that is right; see doctor).")
+          "Use variant V of a family F of GPU kernels, for shapes that it takes (default: the fastest that is right on this card; see loupe doctor).")
   Map<String, String> kernels = Map.of();
 
   /** Where the model lies, for what reads it without an adapter. */

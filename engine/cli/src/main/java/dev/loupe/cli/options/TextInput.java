@@ -36,7 +36,7 @@ public final class TextInput {
       description = "Token ids instead of text.")
   int @Nullable [] ids;
 
-  @Option(names = "--special", description = "Take <|endoftext|> as that token, not as plain text.")
+  @Option(names = "--special", description = "Read <|endoftext|> as that token, not as plain text.")
   boolean special;
 
   @Option(

@@ -54,12 +54,12 @@ final class AttentionOutput implements AutoCloseable {
 
   @Option(
       names = "--value-norms",
-      description = "In --stats, attention weighted by the norm of what is read too.")
+      description = "In --stats: also weight attention by the norm of the value that is read.")
   boolean valueNorms;
 
   @Option(
       names = "--rollout",
-      description = "In --stats, npz or json, attention rollout through all layers too.")
+      description = "In --stats, npz or json: also attention rollout through all layers.")
   boolean rollout;
 
   @Option(
@@ -76,7 +76,7 @@ final class AttentionOutput implements AutoCloseable {
 
   @Option(
       names = "--scores",
-      description = "The scores before the softmax too, in all but pictures.")
+      description = "Also write the scores before the softmax; pictures have none.")
   boolean scores;
 
   @Option(

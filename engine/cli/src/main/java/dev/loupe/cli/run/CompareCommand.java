@@ -23,8 +23,8 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "compare",
     description = {
-      "Read a text twice, by the model as it is and with heads or the mask changed,",
-      "and show what that does to each token's probability and to the attention."
+      "Read a text with heads or the mask changed, and show what changes.",
+      "The model reads it as it is, too: each token's probability and the attention are compared."
     },
     parameterListHeading = "%n",
     abbreviateSynopsis = true,

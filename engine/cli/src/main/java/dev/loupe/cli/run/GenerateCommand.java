@@ -66,14 +66,14 @@ public final class GenerateCommand implements Callable<Integer> {
   @Option(
       names = "--stop",
       paramLabel = "STR",
-      description = "End before this string appears; may be repeated.")
+      description = "Stop before this string; may be repeated.")
   List<String> stops = new ArrayList<>();
 
   @Option(
       names = "--overflow",
       paramLabel = "O",
       description =
-          "Where the context is full: error, or slide to forget its older half (default: error).")
+          "When the context is full: error, or slide, which forgets its older half (default: error).")
   Overflow overflow = Overflow.ERROR;
 
   @Mixin OutputOptions output;

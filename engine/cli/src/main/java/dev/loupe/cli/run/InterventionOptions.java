@@ -17,14 +17,14 @@ public final class InterventionOptions {
       names = "--ablate",
       paramLabel = "L.H",
       split = ",",
-      description = "Leave out head H of layer L; several: 4.0,5.2")
+      description = "Leave out head H of layer L, or several: 4.0,5.2")
   List<String> ablate = new ArrayList<>();
 
   @Option(
       names = "--ablate-to",
       paramLabel = "A",
       description =
-          "What stands in for them: zero, or mean, what they add on average over the prompt"
+          "What replaces them: zero, or mean, which is what they add on average over the prompt"
               + " (default: zero).")
   Ablation ablateTo = Ablation.ZERO;
 
@@ -32,13 +32,13 @@ public final class InterventionOptions {
       names = "--scale",
       paramLabel = "L.H=X",
       split = ",",
-      description = "What head H of layer L adds, X times.")
+      description = "Multiply what head H of layer L adds by X.")
   List<String> scale = new ArrayList<>();
 
   @Option(
       names = "--n-head",
       paramLabel = "K",
-      description = "Cut the same weights into K heads a layer.")
+      description = "Split the same weights into K heads a layer.")
   int heads;
 
   Interventions interventions() {

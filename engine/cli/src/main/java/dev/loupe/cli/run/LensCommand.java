@@ -23,8 +23,8 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "lens",
     description = {
-      "Show why the model says what it says after one token of a text:",
-      "what it would say after each layer, and what each part adds to a token's logit."
+      "Show how the model's next token comes about, layer by layer.",
+      "Shows what it would say after each layer, and what each part adds to a token's logit."
     },
     parameterListHeading = "%n",
     abbreviateSynopsis = true,

@@ -12,7 +12,7 @@ final class OutputOptions {
   @Option(
       names = "--logprobs",
       paramLabel = "K",
-      description = "The K likeliest tokens at each place, where JSON is written (default: 0).")
+      description = "With JSON: the K likeliest tokens at each position (default: 0).")
   int logprobs;
 
   @Mixin QuietOption quiet;

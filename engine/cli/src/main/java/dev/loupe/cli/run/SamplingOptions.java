@@ -43,13 +43,13 @@ final class SamplingOptions {
   @Option(
       names = "--presence-penalty",
       paramLabel = "P",
-      description = "Taken from the logits of tokens that the text has, -2 to 2 (default: 0).")
+      description = "Subtracted from the logits of tokens that the text has, -2 to 2 (default: 0).")
   double presencePenalty;
 
   @Option(
       names = "--frequency-penalty",
       paramLabel = "P",
-      description = "Likewise, times how often it has them (default: 0).")
+      description = "Likewise, subtracted once per occurrence (default: 0).")
   double frequencyPenalty;
 
   @Option(

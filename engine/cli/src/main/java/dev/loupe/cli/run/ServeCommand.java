@@ -31,9 +31,9 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "serve",
     description = {
-      "Show the workbench in a browser: what the model writes, and what it attended to;",
-      "and serve the model over HTTP, as OpenAI's completions API.",
-      "Prints its address when it listens; Ctrl-C ends it, and what runs ends with what it has."
+      "Serve the workbench, a page in the browser, and OpenAI's completions API.",
+      "The page shows what the model writes and what it attended to.",
+      "Prints its address when it listens. Ctrl-C stops it; running requests end with what they have."
     },
     optionListHeading = "%n",
     abbreviateSynopsis = true,
@@ -65,14 +65,14 @@ public final class ServeCommand implements Callable<Integer> {
       names = "--api-key-file",
       paramLabel = "F",
       description =
-          "Serve only who shows the key in this file (default: the one in LOUPE_API_KEY).")
+          "Serve only clients that send the key in this file (default: the one in LOUPE_API_KEY).")
   @Nullable Path keyFile;
 
   @Option(
       names = "--chat-template",
       paramLabel = "F",
       description =
-          "Jinja template that makes a text of a conversation (default: that of the model's files).")
+          "Jinja template that turns a conversation into one text (default: that of the model's files).")
   @Nullable Path chatTemplate;
 
   @Option(

@@ -55,7 +55,7 @@ final class PullCommand implements Callable<Integer> {
   @Option(
       names = "--file",
       paramLabel = "F",
-      description = "The weights to take of several, a .gguf, say (default: the usual names).")
+      description = "Which weights file to take, for example a .gguf (default: the usual names).")
   @Nullable String file;
 
   @Option(
