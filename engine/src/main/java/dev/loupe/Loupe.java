@@ -289,6 +289,7 @@ public final class Loupe implements AutoCloseable {
     return device.ops().deviceBytesInUse();
   }
 
+  /** What makes ids of texts; ends with this model. */
   public Tokenizer tokenizer() {
     return model.tokenizer();
   }

@@ -19,6 +19,11 @@ public final class ValueNorms {
   /** Hears the norm of one token in one head. */
   @FunctionalInterface
   public interface Listener {
+    /**
+     * @param sequence of the pass
+     * @param position of the token in it, from 0
+     * @param norm |v W_O| of this head
+     */
     void norm(int sequence, int layer, int head, int position, float norm);
   }
 

@@ -95,6 +95,7 @@ public final class GenerateRequest {
     return this;
   }
 
+  /** How tokens are chosen. */
   public GenerateRequest sampling(Sampling sampling) {
     this.sampling = sampling;
     return this;
@@ -209,6 +210,7 @@ public final class GenerateRequest {
     return this;
   }
 
+  /** Who hears of the text while it is written, on the thread that runs the request. */
   public GenerateRequest listener(Listener listener) {
     this.listener = listener;
     return this;

@@ -56,6 +56,7 @@ public final class AblatedModel implements AutoCloseable {
     }
   }
 
+  /** The model with the changed heads; ends with this. */
   public Transformer model() {
     return model;
   }

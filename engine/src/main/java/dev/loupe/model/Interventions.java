@@ -71,6 +71,7 @@ public final class Interventions {
     return new Interventions(changes, n);
   }
 
+  /** Whether nothing is changed. */
   public boolean none() {
     return changes.isEmpty() && heads == 0;
   }

@@ -71,6 +71,7 @@ public final class Workspace implements AutoCloseable {
     return arena;
   }
 
+  /** Keys and values of all sequences. */
   public KvCache kv() {
     return kv;
   }

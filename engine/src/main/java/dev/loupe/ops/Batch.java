@@ -110,14 +110,17 @@ public final class Batch {
     return rows;
   }
 
+  /** Token id of row {@code r}, 0 to V - 1. */
   public int id(int r) {
     return ids[r];
   }
 
+  /** Sequence of row {@code r}, from 0: which part of the KV cache it reads and writes. */
   public int sequence(int r) {
     return sequences[r];
   }
 
+  /** Position of row {@code r} in its sequence, from 0. */
   public int position(int r) {
     return positions[r];
   }

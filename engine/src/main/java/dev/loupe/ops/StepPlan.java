@@ -36,6 +36,11 @@ public record StepPlan(
   /** One pass of the model. */
   @FunctionalInterface
   public interface Pass {
+    /**
+     * Puts the pass on the device.
+     *
+     * @param hook sees the attention of each layer
+     */
     void run(Batch batch, AttentionHook hook);
   }
 }

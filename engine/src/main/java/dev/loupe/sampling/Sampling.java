@@ -71,30 +71,55 @@ public record Sampling(
     return new Sampling(1, 0, 1, 0, 1, seed);
   }
 
+  /**
+   * @param t 0 or more, below a million; 0 takes the likeliest token
+   * @throws IllegalArgumentException if it is not
+   */
   public Sampling withTemperature(double t) {
     return new Sampling(
         t, topK, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, seed);
   }
 
+  /**
+   * @param k tokens to draw from; 0 for all
+   * @throws IllegalArgumentException if it is negative
+   */
   public Sampling withTopK(int k) {
     return new Sampling(
         temperature, k, topP, minP, repetitionPenalty, presencePenalty, frequencyPenalty, seed);
   }
 
+  /**
+   * @param p probability of the tokens to draw from, 0 to 1; 1 for all
+   * @throws IllegalArgumentException if it is not
+   */
   public Sampling withTopP(double p) {
     return new Sampling(
         temperature, topK, p, minP, repetitionPenalty, presencePenalty, frequencyPenalty, seed);
   }
 
+  /**
+   * @param p least probability as a part of the likeliest token's, 0 to 1
+   * @throws IllegalArgumentException if it is not
+   */
   public Sampling withMinP(double p) {
     return new Sampling(
         temperature, topK, topP, p, repetitionPenalty, presencePenalty, frequencyPenalty, seed);
   }
 
+  /**
+   * @param p above 0; above 1 discourages tokens that the text has
+   * @throws IllegalArgumentException if it is not
+   */
   public Sampling withRepetitionPenalty(double p) {
     return new Sampling(temperature, topK, topP, minP, p, presencePenalty, frequencyPenalty, seed);
   }
 
+  /**
+   * @param presence subtracted from the logits of tokens that the text has, -2 to 2
+   * @param frequency subtracted once per occurrence, -2 to 2
+   * @throws IllegalArgumentException if one is not
+   */
   public Sampling withPenalties(double presence, double frequency) {
     return new Sampling(
         temperature, topK, topP, minP, repetitionPenalty, presence, frequency, seed);

@@ -46,6 +46,9 @@ public final class Hub implements AutoCloseable {
   private final HttpClient client;
   private volatile boolean reached; // once: before that, another try would be a wait for nothing
 
+  /**
+   * @param settings which hub, by which proxy, with which token
+   */
   public Hub(HubSettings settings) {
     if (settings.proxies().authorization(settings.base()).isPresent()) {
       // Java keeps passwords from proxies that lead to secure servers, unless told otherwise

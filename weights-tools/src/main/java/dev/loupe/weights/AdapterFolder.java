@@ -18,7 +18,7 @@ public final class AdapterFolder {
    * @throws CheckpointException if a model's weights are there as well, so that the user has to say
    *     what to open
    */
-  public static boolean is(Path source) throws CheckpointException {
+  public static boolean isAdapter(Path source) throws CheckpointException {
     if (!Files.isDirectory(source) || !Adapter.isIn(source)) {
       return false;
     }
@@ -34,6 +34,9 @@ public final class AdapterFolder {
 
   /**
    * What an adapter calls its base: a path, or a model's name with or without {@code @REVISION}.
+   *
+   * @param adapter its folder
+   * @throws CheckpointException if its config can't be read, or names no base
    */
   public static String baseName(Path adapter) throws CheckpointException {
     return AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME))
@@ -47,13 +50,17 @@ public final class AdapterFolder {
 
   /**
    * The base of an adapter where it is named by its path, as it is or from the adapter's folder.
+   *
+   * @param adapter its folder
+   * @return empty if the base is named otherwise, or nothing lies there
+   * @throws CheckpointException if its config can't be read
    */
   public static Optional<Path> basePath(Path adapter) throws CheckpointException {
     Optional<String> base = AdapterConfig.read(adapter.resolve(AdapterConfig.FILE_NAME)).basePath();
     try {
       if (base.isPresent()) {
         for (Path path : List.of(Path.of(base.get()), adapter.resolve(base.get()))) {
-          if (Formats.exists(path) && !is(path)) {
+          if (Checkpoint.exists(path) && !isAdapter(path)) {
             return Optional.of(path);
           }
         }

@@ -5,6 +5,7 @@ import dev.loupe.weights.config.Gpt2Config;
 import dev.loupe.weights.config.Gpt2Layout;
 import dev.loupe.weights.config.HfConfig;
 import dev.loupe.weights.format.CheckpointReader;
+import dev.loupe.weights.format.TensorFlowReader;
 import dev.loupe.weights.io.CheckpointException;
 import dev.loupe.weights.io.InputFile;
 import dev.loupe.weights.io.Progress;
@@ -13,6 +14,7 @@ import dev.loupe.weights.tensor.StoredTensor;
 import dev.loupe.weights.vocabulary.Vocabulary;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
@@ -197,7 +199,7 @@ public final class Checkpoint implements AutoCloseable {
       throws CheckpointException {
     Path base = source;
     Path merged = adapter;
-    if (adapter == null && AdapterFolder.is(source)) {
+    if (adapter == null && AdapterFolder.isAdapter(source)) {
       base = AdapterFolder.base(source);
       merged = source;
     }
@@ -224,7 +226,7 @@ public final class Checkpoint implements AutoCloseable {
 
   /** Whether there is something of this path, or TensorFlow's files whose names begin so. */
   public static boolean exists(Path source) {
-    return Formats.exists(source);
+    return Files.exists(source) || Files.exists(Path.of(source + TensorFlowReader.INDEX));
   }
 
   /** The model's shape; agrees with the tensors. */

@@ -59,11 +59,6 @@ final class Formats {
         .toList();
   }
 
-  /** Whether there is something of this path, or TensorFlow's files whose names begin so. */
-  static boolean exists(Path source) {
-    return Files.exists(source) || Files.exists(Path.of(source + TensorFlowReader.INDEX));
-  }
-
   /**
    * The file to begin with, of what the user gave.
    *
@@ -75,7 +70,8 @@ final class Formats {
     names.stream().filter(name -> name.startsWith("*")).forEach(known::add);
     String wanted = String.join(" or ", known);
     if (!Files.exists(source)) {
-      if (exists(source)) { // TensorFlow names a checkpoint by what its files' names begin with
+      if (Checkpoint.exists(
+          source)) { // TensorFlow names a checkpoint by what its files' names begin with
         return Path.of(source + TensorFlowReader.INDEX);
       }
       throw new CheckpointException(

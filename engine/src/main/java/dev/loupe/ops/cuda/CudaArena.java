@@ -226,7 +226,7 @@ final class CudaArena implements TensorArena {
     }
     closed = true;
     if (key != null && reusable && rest()) {
-      ops.pool().give(key, this, ops.memory(key.size()).bytes());
+      ops.room().keep(key, this);
       return;
     }
     free();
@@ -266,7 +266,7 @@ final class CudaArena implements TensorArena {
   /** Gives everything back to the driver, once the streams are done with it. */
   void free() {
     closed = true;
-    ops.pool().forget(this); // sessions before the weights that they read
+    ops.room().forget(this); // sessions before the weights that they read
     forget();
     given.clear();
     kept.clear();

@@ -1,5 +1,6 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.cuda.kernels.KernelActivation;
 import dev.loupe.weights.config.Activation;
 import dev.loupe.weights.config.Gpt2Config;
 import java.util.Arrays;
@@ -11,7 +12,7 @@ public final class CudaLimits {
 
   /** Whether there are kernels for it; a model with another one runs on the CPU. */
   private static boolean computes(Activation f) {
-    return Arrays.stream(dev.loupe.cuda.kernels.KernelActivation.values())
+    return Arrays.stream(KernelActivation.values())
         .anyMatch(kernel -> kernel.name().equals(f.name()));
   }
 
@@ -30,7 +31,7 @@ public final class CudaLimits {
   }
 
   /** What the kernels call an activation function. */
-  static dev.loupe.cuda.kernels.KernelActivation kernel(Activation f) {
-    return dev.loupe.cuda.kernels.KernelActivation.valueOf(f.name());
+  static KernelActivation kernel(Activation f) {
+    return KernelActivation.valueOf(f.name());
   }
 }

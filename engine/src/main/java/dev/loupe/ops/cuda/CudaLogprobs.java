@@ -6,6 +6,7 @@ import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.kernels.SampleKernels;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
+import dev.loupe.sampling.TokenDistribution;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
@@ -28,27 +29,40 @@ final class CudaLogprobs {
   }
 
   /**
-   * Likewise {@link Ops#logprobs}.
+   * As {@link Ops#logprobs} has it, with ids that were checked; on the host where no kernel
+   * computes them rightly on this card.
    *
-   * @return R numbers
+   * @param x logits [R, V]
+   * @param ids R tokens
+   * @param out R numbers
    */
-  float[] of(Tensor x, int[] ids, BitSet sayable) {
+  void of(Tensor x, int[] ids, BitSet sayable, double[] out) {
+    if (ids.length == 0) {
+      return;
+    }
+    if (!SampleKernels.canTellLogprobs(ops.gpu(), ids.length)) {
+      float[] row = new float[x.cols()];
+      for (int r = 0; r < ids.length; r++) {
+        ops.read(x, r, row, row.length);
+        out[r] = ids[r] < 0 ? Double.NaN : new TokenDistribution(row, sayable).logprob(ids[r]);
+      }
+      return;
+    }
     float[] found = new float[ids.length];
-    ops.gpu()
-        .run(
-            () -> {
-              fillGaps(x, sayable);
-              DeviceBuffer tokens = tokensOfRows.atLeast(ids.length);
-              DeviceBuffer logprobs = logprobsOfRows.atLeast(ids.length);
-              tokens.upload(ids);
-              kernels()
-                  .logprobs(
-                      new SampleKernels.Logits(ops.buffer(x), x.rows(), x.cols()),
-                      tokens,
-                      logprobs);
-              logprobs.download(found);
-            });
-    return found;
+    ops.gpu().run(() -> onDevice(x, ids, sayable, found));
+    for (int r = 0; r < ids.length; r++) {
+      out[r] = found[r];
+    }
+  }
+
+  private void onDevice(Tensor x, int[] ids, BitSet sayable, float[] found) {
+    fillGaps(x, sayable);
+    DeviceBuffer tokens = tokensOfRows.atLeast(ids.length);
+    DeviceBuffer logprobs = logprobsOfRows.atLeast(ids.length);
+    tokens.upload(ids);
+    kernels()
+        .logprobs(new SampleKernels.Logits(ops.buffer(x), x.rows(), x.cols()), tokens, logprobs);
+    logprobs.download(found);
   }
 
   private SampleKernels kernels() {

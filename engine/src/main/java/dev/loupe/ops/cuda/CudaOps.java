@@ -4,6 +4,7 @@ import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.kernels.KernelActivation;
 import dev.loupe.cuda.kernels.LinearEpilogue;
 import dev.loupe.cuda.kernels.LinearMap;
 import dev.loupe.cuda.kernels.SampleKernels;
@@ -26,7 +27,6 @@ import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
-import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.weights.config.Activation;
 import dev.loupe.weights.config.Gpt2Config;
 import java.util.BitSet;
@@ -149,9 +149,8 @@ public final class CudaOps implements Ops {
     return tensors.buffer(t);
   }
 
-  /** What sessions leave to each other. */
-  SessionPool pool() {
-    return room.pool();
+  CudaRoom room() {
+    return room;
   }
 
   @Override
@@ -167,11 +166,6 @@ public final class CudaOps implements Ops {
   @Override
   public SessionRoom session(TensorArena model, SessionSize least, SessionSize ample) {
     return room.session(model, least, ample);
-  }
-
-  /** What a session of such a size takes. */
-  CudaMemory memory(SessionSize size) {
-    return room.memory(size);
   }
 
   @Override
@@ -248,8 +242,7 @@ public final class CudaOps implements Ops {
 
   @Override
   public void logits(Tensor x, Weight head, Tensor out) {
-    LinearEpilogue epilogue =
-        new LinearEpilogue.Output(buffer(out), dev.loupe.cuda.kernels.KernelActivation.NONE);
+    LinearEpilogue epilogue = new LinearEpilogue.Output(buffer(out), KernelActivation.NONE);
     multiply(x, head, null, epilogue, out);
   }
 
@@ -339,21 +332,7 @@ public final class CudaOps implements Ops {
         throw new IllegalArgumentException("token %d of %d".formatted(id, x.cols()));
       }
     }
-    if (ids.length == 0) {
-      return;
-    }
-    if (!SampleKernels.canTellLogprobs(gpu, ids.length)) {
-      float[] row = new float[x.cols()];
-      for (int r = 0; r < ids.length; r++) {
-        read(x, r, row, row.length);
-        out[r] = ids[r] < 0 ? Double.NaN : new TokenDistribution(row, sayable).logprob(ids[r]);
-      }
-      return;
-    }
-    float[] found = logprobs.of(x, ids, sayable);
-    for (int r = 0; r < ids.length; r++) {
-      out[r] = found[r];
-    }
+    logprobs.of(x, ids, sayable, out);
   }
 
   @Override

@@ -32,12 +32,12 @@ final class CudaRoom implements AutoCloseable {
     gpu.whenShort(pool::freeOne);
   }
 
-  /** What sessions leave to each other. */
-  SessionPool pool() {
-    return pool;
-  }
-
-  /** Refuses a model that does not fit: {@link Ops#requireRoom(Gpt2Config, boolean)}. */
+  /**
+   * Refuses a model that does not fit.
+   *
+   * @param ownHead whether the head is not wte
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if it does not; says what would
+   */
   void requireRoom(Gpt2Config config, boolean ownHead) {
     String narrower =
         Stream.of(Element.F16, Element.I8)
@@ -69,14 +69,18 @@ final class CudaRoom implements AutoCloseable {
   }
 
   /** What a session of such a size takes. */
-  CudaMemory memory(SessionSize size) {
+  private CudaMemory memory(SessionSize size) {
     long scores =
         AttentionKernels.scratchBytes(
             gpu, CudaMemory.cacheShape(size), ops.activations(), size.rows(), size.positions());
     return CudaMemory.ofSession(size, ops.activations(), cublas, scores);
   }
 
-  /** {@link Ops#session}. */
+  /**
+   * Memory for a session: that of one like it which ended, or new; see {@link Ops#session}.
+   *
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if there is no room
+   */
   SessionRoom session(TensorArena model, SessionSize least, SessionSize ample) {
     for (SessionSize size : List.of(ample, least)) {
       SessionPool.Key key = new SessionPool.Key((CudaArena) model, size);
@@ -91,6 +95,16 @@ final class CudaRoom implements AutoCloseable {
       requireRoom(least);
     }
     return new SessionRoom(new CudaArena(ops, new SessionPool.Key((CudaArena) model, size)), size);
+  }
+
+  /** Keeps the memory of a session that ended for the next one like it. */
+  void keep(SessionPool.Key key, CudaArena arena) {
+    pool.give(key, arena, memory(key.size()).bytes());
+  }
+
+  /** Gives back what sessions have left that read the weights in {@code model}. */
+  void forget(CudaArena model) {
+    pool.forget(model);
   }
 
   @Override

@@ -177,6 +177,7 @@ public final class InputFile {
         path + " was changed by another program while it was in use: run this again when it rests");
   }
 
+  /** Whether these bytes are at its start. */
   public boolean startsWith(byte[] prefix) {
     return holds(prefix, 0);
   }
@@ -196,6 +197,11 @@ public final class InputFile {
     return true;
   }
 
+  /**
+   * The byte at {@code offset}.
+   *
+   * @throws IndexOutOfBoundsException if it has fewer
+   */
   public byte byteAt(long offset) {
     return bytes.get(ValueLayout.JAVA_BYTE, offset);
   }

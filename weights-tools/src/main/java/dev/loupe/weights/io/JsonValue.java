@@ -62,6 +62,12 @@ public final class JsonValue {
     return isSet(of, name) ? flag(of.get(name), name) : otherwise;
   }
 
+  /**
+   * An object.
+   *
+   * @param what it is called in the message
+   * @throws IllegalArgumentException if it is missing or something else
+   */
   public static JsonObject object(@Nullable JsonElement value, String what) {
     if (value instanceof JsonObject object) {
       return object;
@@ -69,6 +75,7 @@ public final class JsonValue {
     throw wrong(value, what, "an object");
   }
 
+  /** An array; throws as {@link #object} does. */
   public static JsonArray array(@Nullable JsonElement value, String what) {
     if (value instanceof JsonArray array) {
       return array;

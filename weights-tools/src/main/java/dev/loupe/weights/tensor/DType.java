@@ -98,10 +98,12 @@ public enum DType {
     }
   }
 
+  /** The number that 16 bits of bfloat16 stand for: the upper half of a float. */
   public static float bf16ToFloat(short bits) {
     return Float.intBitsToFloat(bits << 16);
   }
 
+  /** The nearest bfloat16, of two the one with an even last bit; a NaN stays one. */
   public static short floatToBf16(float value) {
     int bits = Float.floatToRawIntBits(value);
     if (Float.isNaN(value)) {

@@ -12,6 +12,11 @@ public final class StoredTensor {
   private final List<Long> shape;
   private final TensorData data;
 
+  /**
+   * @param shape extents, outermost first; of matrices [in, out]
+   * @param data row-major
+   * @throws IllegalArgumentException if the data has more or fewer elements than the shape says
+   */
   public StoredTensor(String name, List<Long> shape, TensorData data) {
     this.name = name;
     this.shape = List.copyOf(shape);

@@ -40,7 +40,7 @@ public final class NamedModels {
     if (adapter != null) {
       return new Found(source, Optional.of(find(adapter)));
     }
-    if (!AdapterFolder.is(source)) {
+    if (!AdapterFolder.isAdapter(source)) {
       return new Found(source, Optional.empty());
     }
     Optional<Path> base = AdapterFolder.basePath(source);
