@@ -11,7 +11,7 @@ import jcuda.driver.JCudaDriver;
 
 /**
  * Device memory and pinned host memory of a GPU: allocated, and known until they are freed. Its
- * fields are the GPU's thread's.
+ * fields belong to the GPU's thread.
  */
 final class GpuMemory {
   private static final Set<String> OWN = Set.of(Gpu.class.getName(), GpuMemory.class.getName());

@@ -5,7 +5,9 @@ import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
-/** What was launched on a GPU last, and what launches take while somebody asks; its thread's. */
+/**
+ * The last launch on a GPU, and what launches take while somebody asks. On the GPU's thread alone.
+ */
 final class LaunchLog {
   private @Nullable Launch last;
   private @Nullable List<LaunchResources> watched;

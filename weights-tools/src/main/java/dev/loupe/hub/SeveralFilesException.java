@@ -2,7 +2,7 @@ package dev.loupe.hub;
 
 import java.io.IOException;
 
-/** A model of which there are several files, each a whole one: the caller has to name one. */
+/** A model has several files of weights, each of them whole: the caller has to name one. */
 public final class SeveralFilesException extends IOException {
   private static final long serialVersionUID = 1L;
 

@@ -17,7 +17,7 @@ import java.util.stream.Collectors;
 import picocli.CommandLine;
 import picocli.CommandLine.TypeConversionException;
 
-/** Makes values of the texts of arguments, and says what is wrong with those that can't be read. */
+/** Reads the texts of arguments as values, and says what is wrong with those that can't be read. */
 final class Converters {
   private Converters() {}
 

@@ -5,7 +5,7 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * One rendering of a template, on the thread that renders: how many steps it took, until when it
- * may go on, and whether the template refused. What the library calls asks for that of its thread.
+ * may go on, and whether the template refused. Code that the library calls finds it by its thread.
  */
 final class Rendering {
   private static final int MOST_STEPS = 1 << 20;

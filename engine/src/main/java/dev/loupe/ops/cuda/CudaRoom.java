@@ -13,7 +13,8 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Whether a model or a session fits into the card's memory, and where a session's memory is from.
+ * Whether a model or a session fits into the card's memory, and where a session's memory comes
+ * from.
  */
 final class CudaRoom implements AutoCloseable {
   private final CudaOps ops;

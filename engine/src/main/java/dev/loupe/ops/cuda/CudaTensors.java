@@ -6,7 +6,10 @@ import dev.loupe.ops.Tensor;
 import java.util.Map;
 import java.util.concurrent.ConcurrentSkipListMap;
 
-/** Device memory behind tensors. A {@link Tensor} carries an address; what lies there is here. */
+/**
+ * Device memory behind tensors. A {@link Tensor} carries an address alone; this finds the
+ * allocation that it lies in.
+ */
 final class CudaTensors {
   /** Device memory and the arena that it ends with. */
   record Block(DeviceBuffer buffer, CudaArena arena) {}

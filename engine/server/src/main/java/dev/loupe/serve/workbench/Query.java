@@ -7,7 +7,7 @@ import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The parameters of a request, behind the question mark of its path; what is wrong with one is an
+ * The parameters of a request, behind the question mark of its path; one that is wrong gives an
  * {@link ApiException} that names it.
  */
 record Query(Request request) {

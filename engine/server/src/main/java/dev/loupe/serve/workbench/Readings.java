@@ -10,8 +10,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * Whose turn it is to read a text anew. That takes as long as a run: it waits among runs, and has
- * its turn as one of them; but only one reads at a time, so that the other places are left for
+ * Whose turn it is to read a text anew. Reading takes as long as a run, so it waits among the runs
+ * and takes a place as they do. Only one reads at a time, so that the other places are left for
  * runs.
  */
 final class Readings {
