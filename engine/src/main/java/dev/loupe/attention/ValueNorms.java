@@ -20,6 +20,8 @@ public final class ValueNorms {
   @FunctionalInterface
   public interface Listener {
     /**
+     * Hears one norm.
+     *
      * @param sequence of the pass
      * @param position of the token in it, from 0
      * @param norm |v W_O| of this head

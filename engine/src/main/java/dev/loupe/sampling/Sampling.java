@@ -72,6 +72,8 @@ public record Sampling(
   }
 
   /**
+   * The same settings at another temperature.
+   *
    * @param t 0 or more, below a million; 0 takes the likeliest token
    * @throws IllegalArgumentException if it is not
    */
@@ -81,6 +83,8 @@ public record Sampling(
   }
 
   /**
+   * The same settings with another top-k.
+   *
    * @param k tokens to draw from; 0 for all
    * @throws IllegalArgumentException if it is negative
    */
@@ -90,6 +94,8 @@ public record Sampling(
   }
 
   /**
+   * The same settings with another top-p.
+   *
    * @param p probability of the tokens to draw from, 0 to 1; 1 for all
    * @throws IllegalArgumentException if it is not
    */
@@ -99,6 +105,8 @@ public record Sampling(
   }
 
   /**
+   * The same settings with another min-p.
+   *
    * @param p least probability as a part of the likeliest token's, 0 to 1
    * @throws IllegalArgumentException if it is not
    */
@@ -108,6 +116,8 @@ public record Sampling(
   }
 
   /**
+   * The same settings with another repetition penalty.
+   *
    * @param p above 0; above 1 discourages tokens that the text has
    * @throws IllegalArgumentException if it is not
    */
@@ -116,6 +126,8 @@ public record Sampling(
   }
 
   /**
+   * The same settings with other presence and frequency penalties.
+   *
    * @param presence subtracted from the logits of tokens that the text has, -2 to 2
    * @param frequency subtracted once per occurrence, -2 to 2
    * @throws IllegalArgumentException if one is not
