@@ -1,10 +1,11 @@
 package dev.loupe.attention;
 
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.AttentionHook;
-import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.RebuiltRows;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
@@ -25,7 +26,8 @@ public final class AttentionRecorder implements AttentionHook {
   private static final int CHUNK_BYTES = 4 << 20;
 
   /** Rows that are being rebuilt, into {@code to}, [heads rows, columns]. */
-  private record Chunk(Ops ops, AttentionInput in, Kind kind, int first, int rows, Tensor to) {}
+  private record Chunk(
+      Attention in, Kind kind, int first, int rows, Tensor to, RebuiltRows rebuilt) {}
 
   /** The sequences of a pass: where they stand in their texts, and what keeps their rows. */
   public interface Sequences {
@@ -45,6 +47,7 @@ public final class AttentionRecorder implements AttentionHook {
     }
   }
 
+  private final Ops ops;
   private final AttentionPlan plan;
   private final int[] heads;
   private final @Nullable ValueNorms norms;
@@ -60,23 +63,25 @@ public final class AttentionRecorder implements AttentionHook {
    * @param arena for what rows are rebuilt in
    * @param keys most keys that a row of the model reads
    * @param tokens longest run to record
-   * @param ahead how many chunks may be under way
    * @param scratchBytes what they are rebuilt in, at least one row of all heads for each
+   * @param ops of the passes
    * @param norms those of the model's values; null where they are not wanted
    */
   public AttentionRecorder(
+      Ops ops,
       TensorArena arena,
       AttentionPlan plan,
       int keys,
       int tokens,
-      int ahead,
       long scratchBytes,
       @Nullable ValueNorms norms,
       Sequences sequences) {
+    this.ops = ops;
     this.plan = plan;
     this.sequences = sequences;
     this.heads = plan.heads().stream().mapToInt(h -> h).toArray();
     this.norms = norms;
+    int ahead = ops.rebuildsAhead();
     chunkBytes = scratchBytes / ahead;
     for (int i = 0; i < ahead; i++) {
       free.add(arena.allocate(1, Math.toIntExact(Math.ceilDiv(chunkBytes, Float.BYTES))));
@@ -90,18 +95,18 @@ public final class AttentionRecorder implements AttentionHook {
   }
 
   /** A good size of scratch: each chunk one row of all heads at least, and at most a prompt's. */
-  public static long scratchBytes(AttentionPlan plan, int keys, int ahead) {
+  public static long scratchBytes(Ops ops, AttentionPlan plan, int keys) {
     long most = 0;
     for (Kind kind : plan.kept()) {
       long one = plan.bytes(kind, 1, rounded(keys));
       most = Math.max(most, Math.clamp(CHUNK_BYTES, one, one * keys));
     }
-    return ahead * most;
+    return ops.rebuildsAhead() * most;
   }
 
   @Override
-  public void observe(Ops ops, AttentionInput in, Tensor lse) {
-    observe(ops, in, lse, 0, in.batch().rows());
+  public void observe(Attention in) {
+    observe(in, 0, in.batch().rows());
   }
 
   /**
@@ -110,7 +115,7 @@ public final class AttentionRecorder implements AttentionHook {
    * @param from the first of them
    * @param count how many there are
    */
-  public void observe(Ops ops, AttentionInput in, Tensor lse, int from, int count) {
+  public void observe(Attention in, int from, int count) {
     if (Collections.binarySearch(plan.layers(), in.layer()) < 0) {
       return;
     }
@@ -120,13 +125,13 @@ public final class AttentionRecorder implements AttentionHook {
     for (Kind kind : plan.kept()) {
       for (int first = from; first < from + count; ) {
         int rows = rowsThatFit(in, kind, first, from + count);
-        begin(ops, in, lse, kind, first, rows);
+        begin(in, kind, first, rows);
         first += rows;
       }
     }
   }
 
-  private int rowsThatFit(AttentionInput in, Kind kind, int first, int end) {
+  private int rowsThatFit(Attention in, Kind kind, int first, int end) {
     int rows = 0;
     int keys = 0;
     while (first + rows < end) {
@@ -139,7 +144,7 @@ public final class AttentionRecorder implements AttentionHook {
     return rows;
   }
 
-  private void begin(Ops ops, AttentionInput in, Tensor lse, Kind kind, int first, int rows) {
+  private void begin(Attention in, Kind kind, int first, int rows) {
     if (free.isEmpty()) {
       deliver(pending.remove());
     }
@@ -150,12 +155,13 @@ public final class AttentionRecorder implements AttentionHook {
     Tensor room = free.remove();
     int columns = plan.columns(kind, rounded(keys));
     Tensor to = new Tensor(plan.dtype(kind), heads.length * rows, columns, room.data());
-    pending.add(new Chunk(ops, in, kind, first, rows, to));
-    switch (kind) {
-      case PROBABILITIES -> ops.probabilities(in, lse, heads, first, rows, to);
-      case SCORES -> ops.scores(in, heads, first, rows, to);
-      case STATISTICS -> ops.statistics(in, lse, heads, first, rows, plan.top(), to);
-    }
+    RebuiltRows rebuilt =
+        switch (kind) {
+          case PROBABILITIES -> in.probabilities(heads, first, rows, to);
+          case SCORES -> in.scores(heads, first, rows, to);
+          case STATISTICS -> in.statistics(heads, first, rows, plan.top(), to);
+        };
+    pending.add(new Chunk(in, kind, first, rows, to, rebuilt));
   }
 
   /** At the end of a pass: hands on what is still under way. */
@@ -166,7 +172,7 @@ public final class AttentionRecorder implements AttentionHook {
   }
 
   private void deliver(Chunk chunk) {
-    AttentionInput in = chunk.in();
+    Attention in = chunk.in();
     for (int i = 0; i < heads.length * chunk.rows(); i++) {
       int r = chunk.first() + i % chunk.rows();
       int sequence = in.batch().sequence(r);
@@ -176,7 +182,7 @@ public final class AttentionRecorder implements AttentionHook {
         continue;
       }
       int keys = in.keys(r);
-      chunk.ops().read(chunk.to(), i, row, plan.columns(chunk.kind(), keys));
+      chunk.rebuilt().read(i, row, plan.columns(chunk.kind(), keys));
       shift(chunk.kind(), keys, dropped);
       int head = heads[i / chunk.rows()];
       keep(chunk.kind(), sequence, in.layer(), head, query);

@@ -168,7 +168,10 @@ public final class HeadStatistics {
     of.norms[position] = norm;
   }
 
-  /** Takes entropy and mean distance of a row, as {@link dev.loupe.ops.Ops#statistics} has them. */
+  /**
+   * Takes entropy and mean distance of a row, as {@link dev.loupe.ops.Attention#statistics} has
+   * them.
+   */
   public void spread(int layer, int head, int first, int query, float[] statistics) {
     Head of = head(layer, head);
     of.count(HeadScore.ENTROPY, statistics[0]);

@@ -1,6 +1,6 @@
 package dev.loupe.attention;
 
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.Ops;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.config.Gpt2Config;
@@ -80,7 +80,7 @@ public final class ValueNorms {
    * @param rows how many rows count
    */
   public void observe(
-      Ops ops, AttentionInput in, int first, int rows, Iterable<Integer> heads, Listener listener) {
+      Ops ops, Attention in, int first, int rows, Iterable<Integer> heads, Listener listener) {
     int c = config.nEmbd();
     int d = config.headDim();
     float[] qkv = new float[3 * c];

@@ -12,6 +12,7 @@ import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
@@ -105,9 +106,8 @@ public final class BatchReader implements AutoCloseable {
     selection = attention.map(AttentionSelection::headStatisticsOnly);
     plan = selection.orElse(AttentionSelection.all()).of(config);
     Ops ops = model.ops();
-    int ahead = ops.rebuildsAhead();
     long scratch =
-        selection.isEmpty() ? 0 : AttentionRecorder.scratchBytes(plan, config.nPositions(), ahead);
+        selection.isEmpty() ? 0 : AttentionRecorder.scratchBytes(ops, plan, config.nPositions());
     int logitRows = logprobs ? Math.min(LOGIT_ROWS, budget) : 1;
     ops.requireRoom(
         new SessionSize(config, budget, 1, logitRows, false, selection.map(any -> plan), scratch));
@@ -123,11 +123,11 @@ public final class BatchReader implements AutoCloseable {
           selection.isEmpty()
               ? null
               : new AttentionRecorder(
+                  ops,
                   arena,
                   plan,
                   config.nPositions(),
                   config.nPositions(),
-                  ahead,
                   scratch,
                   open.valueNorms(selection),
                   s -> List.of(kept.get(s)));
@@ -239,11 +239,14 @@ public final class BatchReader implements AutoCloseable {
       of.tokens(text);
       kept.add(of);
     }
-    model.forward(batch, kv, a, Mask.CAUSAL, recorder == null ? AttentionHook.NONE : recorder);
-    if (recorder != null) {
-      recorder.finish();
+    double[] odds;
+    try (Pass pass = model.begin(batch, kv, Mask.CAUSAL)) {
+      model.forward(pass, a, recorder == null ? AttentionHook.NONE : recorder);
+      if (recorder != null) {
+        recorder.finish();
+      }
+      odds = logprobs ? logprobs(pass, a) : new double[0];
     }
-    double[] odds = logprobs ? logprobs(a, batch) : new double[0];
     List<Result> results = new ArrayList<>();
     int first = 0;
     for (int s = 0; s < texts.size(); s++) {
@@ -255,7 +258,8 @@ public final class BatchReader implements AutoCloseable {
   }
 
   /** ln p of the token that follows each row; NaN at the end of a text. */
-  private double[] logprobs(Activations a, Batch batch) {
+  private double[] logprobs(Pass pass, Activations a) {
+    Batch batch = pass.batch();
     int rows = batch.rows();
     double[] all = new double[rows];
     for (int first = 0; first < rows; first += logits.rows()) {
@@ -268,7 +272,7 @@ public final class BatchReader implements AutoCloseable {
       }
       double[] some = new double[count];
       Tensor out = logits.rows(0, count);
-      model.logits(a, first, out);
+      model.logits(pass, a, first, out);
       model.ops().logprobs(out, ids, sayable, some);
       System.arraycopy(some, 0, all, first, count);
     }

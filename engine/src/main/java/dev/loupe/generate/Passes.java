@@ -4,11 +4,11 @@ import dev.loupe.attention.AttentionRecorder;
 import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
 import dev.loupe.model.Workspace;
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
-import dev.loupe.ops.Ops;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.Tensor;
 import java.util.ArrayList;
 import java.util.List;
@@ -118,16 +118,18 @@ final class Passes implements AutoCloseable {
       activations = a;
     }
     reporting = alone;
-    model.forward(batch, kv(), a, Mask.CAUSAL, this::observe);
-    for (Part part : parts) {
-      AttentionRecorder recorder = part.run.recorder();
-      if (recorder != null) {
-        recorder.finish();
+    try (Pass pass = model.begin(batch, kv(), Mask.CAUSAL)) {
+      model.forward(pass, a, this::observe);
+      for (Part part : parts) {
+        AttentionRecorder recorder = part.run.recorder();
+        if (recorder != null) {
+          recorder.finish();
+        }
       }
-    }
-    scores(pieces, a);
-    if (batch.wantedRows() > 0) {
-      logits(pieces, a);
+      scores(pass, pieces, a);
+      if (batch.wantedRows() > 0) {
+        logits(pass, pieces, a);
+      }
     }
     for (Piece piece : pieces) {
       Sequence sequence = piece.sequence;
@@ -158,20 +160,20 @@ final class Passes implements AutoCloseable {
     }
   }
 
-  private void observe(Ops ops, AttentionInput in, Tensor lse) {
+  private void observe(Attention attention) {
     for (Part part : parts) {
       AttentionRecorder recorder = part.run.recorder();
       if (recorder != null) {
-        recorder.observe(ops, in, lse, part.first, part.rows);
+        recorder.observe(attention, part.first, part.rows);
       }
     }
     if (reporting != null) {
-      reporting.reading(batch.rows(), in.layer() + 1);
+      reporting.reading(batch.rows(), attention.layer() + 1);
     }
   }
 
   /** The scores of a prompt's tokens, from the logits of the rows before them. */
-  private void scores(List<Piece> pieces, Activations a) {
+  private void scores(Pass pass, List<Piece> pieces, Activations a) {
     Tensor logits = workspace.logits();
     int at = 0;
     for (Piece piece : pieces) {
@@ -180,7 +182,7 @@ final class Passes implements AutoCloseable {
       int rows = run.rowsToScore(piece.sequence, place, piece.rows);
       for (int first = 0; first < rows; first += logits.rows()) {
         int count = Math.min(logits.rows(), rows - first);
-        model.logits(a, at + first, logits.rows(0, count));
+        model.logits(pass, a, at + first, logits.rows(0, count));
         for (int i = 0; i < count; i++) {
           model.ops().read(logits, i, row, row.length);
           run.notePrompt(row);
@@ -190,9 +192,9 @@ final class Passes implements AutoCloseable {
     }
   }
 
-  private void logits(List<Piece> pieces, Activations a) {
+  private void logits(Pass pass, List<Piece> pieces, Activations a) {
     Tensor logits = workspace.logits().rows(0, batch.wantedRows());
-    model.logits(batch, a, logits);
+    model.logits(pass, a, logits);
     int at = 0;
     int next = 0;
     for (Piece piece : pieces) {

@@ -109,7 +109,7 @@ final class Run implements AttentionRecorder.Sequences {
 
   /** Bytes that its attention is rebuilt in, for rows of at most {@code keys} keys. */
   long attentionScratch(int keys, Ops ops) {
-    return plan.map(p -> AttentionRecorder.scratchBytes(p, keys, ops.rebuildsAhead())).orElse(0L);
+    return plan.map(p -> AttentionRecorder.scratchBytes(ops, p, keys)).orElse(0L);
   }
 
   /**
@@ -123,8 +123,7 @@ final class Run implements AttentionRecorder.Sequences {
     plan.ifPresent(
         p ->
             recorder =
-                new AttentionRecorder(
-                    arena, p, keys, longest(), ops.rebuildsAhead(), scratch, valueNorms, this));
+                new AttentionRecorder(ops, arena, p, keys, longest(), scratch, valueNorms, this));
   }
 
   /** Slots that it has. */

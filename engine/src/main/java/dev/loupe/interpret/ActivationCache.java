@@ -8,11 +8,13 @@ import dev.loupe.model.AblatedModel;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Reading;
 import dev.loupe.model.Transformer;
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Pass;
+import dev.loupe.ops.RebuiltRows;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.Sampler;
@@ -43,11 +45,11 @@ public final class ActivationCache implements AutoCloseable {
   private final Batch batch;
   private final TensorArena arena;
   private final KvCache kv;
+  private final Pass pass; // over copies of what the reading's pass made
   private final Tensor x; // [T, C]: the residual stream at the end
   private final Tensor normed; // [LOGIT_ROWS, C]
   private final Tensor logits; // [LOGIT_ROWS, V]
-  private final List<AttentionInput> inputs = new ArrayList<>(); // of each layer
-  private final List<Tensor> lse = new ArrayList<>(); // of each layer [T, H]
+  private final List<Attention> attentions = new ArrayList<>(); // of each layer
   private final Tensor room; // for rows that are rebuilt
   private final float[] row; // of logits
   private final BitSet sayable;
@@ -75,8 +77,8 @@ public final class ActivationCache implements AutoCloseable {
       normed = arena.activations(rows, config.nEmbd());
       logits = arena.allocate(rows, config.vocabSize());
       room = arena.allocate(1, Math.toIntExact(roomFor(ids.length, config.nHead()) / Float.BYTES));
-      reading.read((ops, in, of) -> keep(ops, in, of, request.listener()));
-      kv.extend(batch);
+      pass = model.begin(batch, kv, mask);
+      reading.read(attention -> keep(attention, request.listener()));
       model.ops().copy(reading.activations().x(), x);
       tokens =
           logprobs < 0
@@ -121,16 +123,16 @@ public final class ActivationCache implements AutoCloseable {
     return Math.ceilDiv(keys, 16) * 16;
   }
 
-  private void keep(Ops ops, AttentionInput in, Tensor of, ReadListener listener) {
+  private void keep(Attention in, ReadListener listener) {
+    Ops ops = model.ops();
     int layer = in.layer();
     Tensor qkv = arena.activations(in.qkv().rows(), in.qkv().cols());
     ops.copy(in.qkv(), qkv);
-    Tensor sums = arena.allocate(of.rows(), of.cols());
-    ops.copy(of, sums);
+    Tensor lse = arena.allocate(in.lse().rows(), in.lse().cols());
+    ops.copy(in.lse(), lse);
     ops.copy(in.kv().keys(layer), kv.keys(layer));
     ops.copy(in.kv().values(layer), kv.values(layer));
-    inputs.add(new AttentionInput(qkv, batch, kv, layer, in.scale(), mask));
-    lse.add(sums);
+    attentions.add(pass.attention(layer, in.scale(), qkv, lse));
     if (!listener.reading(layer + 1, config.nLayer())) {
       throw new CancellationException("ended while reading the text");
     }
@@ -192,7 +194,7 @@ public final class ActivationCache implements AutoCloseable {
     if (first < 0 || at < first || at >= first + logits.rows()) {
       first = at;
       int rows = Math.min(logits.rows(), x.rows() - at);
-      model.logits(x.rows(at, rows), normed.rows(0, rows), logits.rows(0, rows));
+      model.logits(pass, x.rows(at, rows), normed.rows(0, rows), logits.rows(0, rows));
     }
     model.ops().read(logits, at - first, row, row.length);
     Sampler.requireFinite(row);
@@ -234,14 +236,13 @@ public final class ActivationCache implements AutoCloseable {
     long fit = (long) Float.BYTES * room.cols() / bytesOfRow;
     int most = Math.clamp(fit, 1, to - from);
     float[] weights = new float[keys];
-    Ops ops = model.ops();
     for (int at = from; at < to; at += most) {
       int rows = Math.min(most, to - at);
       Tensor out = new Tensor(room.dtype(), heads.length * rows, columns, room.data());
-      ops.probabilities(inputs.get(layer), lse.get(layer), heads, at, rows, out);
+      RebuiltRows rebuilt = attentions.get(layer).probabilities(heads, at, rows, out);
       for (int i = 0; i < heads.length * rows; i++) {
         int query = at + i % rows;
-        ops.read(out, i, weights, keys(query));
+        rebuilt.read(i, weights, keys(query));
         sink.row(heads[i / rows], query, weights);
       }
     }

@@ -7,7 +7,7 @@ import dev.loupe.model.Activations;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Reading;
 import dev.loupe.model.Transformer;
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
@@ -77,7 +77,7 @@ final class LensSession implements AutoCloseable {
     Ops ops = model.ops();
     reading.read(this::keep);
     ops.copy(reading.activations().x().rows(ids.length - 1, 1), residual.rows(config.nLayer(), 1));
-    model.logits(residual, normed, logits);
+    model.logits(reading.pass(), residual, normed, logits);
     float[] last = new float[config.vocabSize()];
     ops.read(logits, config.nLayer(), last, last.length);
     Sampler.requireFinite(last);
@@ -118,12 +118,14 @@ final class LensSession implements AutoCloseable {
   }
 
   /** Before c_proj: x is still what the layers before this one left. */
-  private void keep(Ops ops, AttentionInput in, Tensor lse) {
+  private void keep(Attention attention) {
+    Ops ops = model.ops();
+    int layer = attention.layer();
     int row = ids.length - 1;
     Activations a = reading.activations();
-    ops.copy(a.x().rows(row, 1), residual.rows(in.layer(), 1));
-    ops.copy(a.y().rows(row, 1), heads.rows(in.layer(), 1));
-    if (!listener.reading(in.layer() + 1, config.nLayer())) {
+    ops.copy(a.x().rows(row, 1), residual.rows(layer, 1));
+    ops.copy(a.y().rows(row, 1), heads.rows(layer, 1));
+    if (!listener.reading(layer + 1, config.nLayer())) {
       throw new CancellationException("ended while reading the text");
     }
   }

@@ -143,7 +143,7 @@ public final class Readout implements AutoCloseable {
     end(
         tokens,
         (x, h) -> {
-          model.finalNorm(x, h);
+          model.finalNorm(reading.pass(), x, h);
           return h;
         },
         to);
@@ -163,7 +163,7 @@ public final class Readout implements AutoCloseable {
         tokens,
         (x, h) -> {
           Tensor out = logits.rows(0, x.rows());
-          model.logits(x, h, out);
+          model.logits(reading.pass(), x, h, out);
           return out;
         },
         to);
@@ -202,13 +202,13 @@ public final class Readout implements AutoCloseable {
     read = false;
     try {
       reading.read(
-          (ops, in, lse) -> {
+          attention -> {
             try {
-              between.blocks(in.layer()); // x is still what the layers before this one left
+              between.blocks(attention.layer()); // x is still what the layers before this one left
             } catch (IOException e) {
               throw new UncheckedIOException(e);
             }
-            if (!listener.reading(in.layer() + 1, config.nLayer())) {
+            if (!listener.reading(attention.layer() + 1, config.nLayer())) {
               throw new CancellationException("ended while reading the text");
             }
           });

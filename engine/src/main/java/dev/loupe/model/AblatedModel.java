@@ -71,11 +71,11 @@ public final class AblatedModel implements AutoCloseable {
     try (Reading reading = new Reading(model, read, 1)) {
       Tensor y = reading.activations().y();
       reading.read(
-          (ops, in, lse) -> {
+          attention -> {
             for (int r = 0; r < rows; r++) {
-              ops.read(y, r, row, row.length);
+              model.ops().read(y, r, row, row.length);
               for (int c = 0; c < row.length; c++) {
-                means[in.layer()][c] += row[c] / (double) rows;
+                means[attention.layer()][c] += row[c] / (double) rows;
               }
             }
           });

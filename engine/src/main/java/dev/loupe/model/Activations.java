@@ -1,13 +1,8 @@
 package dev.loupe.model;
 
-import dev.loupe.ops.AttentionInput;
-import dev.loupe.ops.Batch;
-import dev.loupe.ops.KvCache;
-import dev.loupe.ops.Mask;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.config.Gpt2Config;
-import org.jspecify.annotations.Nullable;
 
 /**
  * What a forward pass of R rows writes on its way; allocated once per session and used again by
@@ -20,18 +15,14 @@ public final class Activations {
   private final Tensor y;
   private final Tensor lse;
   private final Tensor inner;
-  // what each layer's attention worked on last; kept, so that a decoding step makes nothing new
-  private final @Nullable AttentionInput[] inputs;
 
-  private Activations(
-      Tensor x, Tensor h, Tensor qkv, Tensor y, Tensor lse, Tensor inner, int layers) {
+  private Activations(Tensor x, Tensor h, Tensor qkv, Tensor y, Tensor lse, Tensor inner) {
     this.x = x;
     this.h = h;
     this.qkv = qkv;
     this.y = y;
     this.lse = lse;
     this.inner = inner;
-    inputs = new AttentionInput[layers];
   }
 
   /** Room for passes of {@code rows} rows. */
@@ -53,8 +44,7 @@ public final class Activations {
         between.make(rows, 3 * width),
         between.make(rows, width),
         arena.allocate(rows, config.nHead()),
-        between.make(rows, config.nInner()),
-        config.nLayer());
+        between.make(rows, config.nInner()));
   }
 
   /** Makes what lies between the residual stream and the matrices. */
@@ -70,18 +60,7 @@ public final class Activations {
         qkv.rows(0, rows),
         y.rows(0, rows),
         lse.rows(0, rows),
-        inner.rows(0, rows),
-        inputs.length);
-  }
-
-  /** What the attention of a layer works on in this pass. */
-  AttentionInput input(Batch batch, KvCache kv, int layer, float scale, Mask mask) {
-    AttentionInput last = inputs[layer];
-    if (last == null || last.batch() != batch || last.kv() != kv || last.mask() != mask) {
-      last = new AttentionInput(qkv, batch, kv, layer, scale, mask);
-      inputs[layer] = last;
-    }
-    return last;
+        inner.rows(0, rows));
   }
 
   /** Residual stream [R, C]. */

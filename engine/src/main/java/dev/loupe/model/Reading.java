@@ -3,9 +3,11 @@ package dev.loupe.model;
 import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.TensorArena;
 import java.util.Optional;
+import org.jspecify.annotations.Nullable;
 
 /** A text to be read in one pass, of which nothing is written: its cache and scratch. */
 public final class Reading implements AutoCloseable {
@@ -14,6 +16,7 @@ public final class Reading implements AutoCloseable {
   private final Mask mask;
   private final Workspace workspace;
   private final Activations a;
+  private @Nullable Pass pass; // once it was read
 
   /**
    * @param ids at least one, and no more than the context holds
@@ -57,10 +60,31 @@ public final class Reading implements AutoCloseable {
     return a;
   }
 
-  /** Reads; {@code hook} sees each layer before its c_proj. */
+  /** Reads, maybe again; {@code hook} sees each layer before its c_proj. */
   public void read(AttentionHook hook) {
-    workspace.kv().truncate(0, 0); // it may be read again
-    model.forward(Batch.sequence(0, 0, ids), workspace.kv(), a, mask, hook);
+    end();
+    workspace.kv().truncate(0, 0);
+    pass = model.begin(Batch.sequence(0, 0, ids), workspace.kv(), mask);
+    model.forward(pass, a, hook);
+  }
+
+  /**
+   * The pass, for what is to be made of its residual stream; good until the text is read again.
+   *
+   * @throws IllegalStateException if the text was not read
+   */
+  public Pass pass() {
+    if (pass == null) {
+      throw new IllegalStateException("the text was not read");
+    }
+    return pass;
+  }
+
+  private void end() {
+    if (pass != null) {
+      pass.close();
+      pass = null;
+    }
   }
 
   /** Tells that it was read as it should, see {@link TensorArena#keep}. */
@@ -70,6 +94,7 @@ public final class Reading implements AutoCloseable {
 
   @Override
   public void close() {
+    end();
     workspace.close();
   }
 }

@@ -1,5 +1,6 @@
 package dev.loupe.model;
 
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
@@ -7,17 +8,20 @@ import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
 import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.config.Activation;
 import dev.loupe.weights.config.Gpt2Config;
 import dev.loupe.weights.io.Progress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import org.jspecify.annotations.Nullable;
 
 /**
  * GPT-2: token and position embedding, L blocks, a last layer norm, and the head that turns a row
@@ -120,36 +124,43 @@ public final class Transformer implements AutoCloseable {
   }
 
   /**
-   * Reads the rows of {@code batch} and leaves the residual stream after the last block in {@code
-   * a.x()}, for {@link #logits}.
+   * Begins a pass over the rows of a batch, see {@link Ops#begin}.
    *
    * @throws IllegalArgumentException if an id is outside the vocabulary, or a position outside the
-   *     context or not the next of its sequence
+   *     context or not the next of its sequence; then the cache is as it was
    */
-  public void forward(Batch batch, KvCache kv, Activations a, Mask mask, AttentionHook hook) {
+  public Pass begin(Batch batch, KvCache kv, Mask mask) {
     check(batch);
-    kv.extend(batch);
-    ops.embed(batch, wte, wpe, a.x());
+    return ops.begin(batch, kv, mask);
+  }
+
+  /**
+   * Reads the rows of a pass and leaves the residual stream after the last block in {@code a.x()},
+   * for {@link #logits}.
+   */
+  public void forward(Pass pass, Activations a, AttentionHook hook) {
+    pass.embed(wte, wpe, a.x());
     for (Block block : blocks) {
-      block.forward(ops, a, batch, kv, mask, hook);
+      block.forward(pass, a, hook);
     }
   }
 
   /**
-   * Logits of the rows {@code first .. first + out.rows() - 1} of the last pass.
+   * Logits of the rows {@code first .. first + out.rows() - 1} of a pass that was read.
    *
    * @param out [rows, V]
    */
-  public void logits(Activations a, int first, Tensor out) {
-    logits(a.x().rows(first, out.rows()), a.h().rows(first, out.rows()), out);
+  public void logits(Pass pass, Activations a, int first, Tensor out) {
+    logits(pass, a.x().rows(first, out.rows()), a.h().rows(first, out.rows()), out);
   }
 
   /**
-   * Logits of the rows of the last pass that {@code batch} wants them of, in their order.
+   * Logits of the rows that the pass's batch wants them of, in their order.
    *
    * @param out [batch.wantedRows(), V]
    */
-  public void logits(Batch batch, Activations a, Tensor out) {
+  public void logits(Pass pass, Activations a, Tensor out) {
+    Batch batch = pass.batch();
     int n = 0;
     for (int r = 0; r < batch.rows(); ) {
       int rows = 0; // neighbours, whose norms are packed together
@@ -157,12 +168,12 @@ public final class Transformer implements AutoCloseable {
         rows++;
       }
       if (rows > 0) {
-        finalNorm(a.x().rows(r, rows), a.h().rows(n, rows));
+        finalNorm(pass, a.x().rows(r, rows), a.h().rows(n, rows));
         n += rows;
       }
       r += Math.max(rows, 1);
     }
-    ops.logits(a.h().rows(0, n), head, out);
+    pass.logits(a.h().rows(0, n), head, out);
   }
 
   /**
@@ -171,8 +182,8 @@ public final class Transformer implements AutoCloseable {
    * @param x [rows, C]
    * @param h [rows, C] of activations
    */
-  public void finalNorm(Tensor x, Tensor h) {
-    ops.layerNorm(x, lnF, h);
+  public void finalNorm(Pass pass, Tensor x, Tensor h) {
+    pass.layerNorm(x, lnF, h);
   }
 
   /**
@@ -182,9 +193,9 @@ public final class Transformer implements AutoCloseable {
    * @param h [rows, C] of activations: receives its layer norm
    * @param out [rows, V]
    */
-  public void logits(Tensor x, Tensor h, Tensor out) {
-    finalNorm(x, h);
-    ops.logits(h, head, out);
+  public void logits(Pass pass, Tensor x, Tensor h, Tensor out) {
+    finalNorm(pass, x, h);
+    pass.logits(h, head, out);
   }
 
   private void check(Batch batch) {
@@ -205,5 +216,50 @@ public final class Transformer implements AutoCloseable {
   @Override
   public void close() {
     arena.close();
+  }
+
+  /**
+   * One transformer block: attention, then an MLP, each after a layer norm and added to the
+   * residual stream (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019).
+   */
+  private static final class Block {
+    private final BlockWeights w;
+    private final int layer;
+    private final float scale;
+    private final Activation activation;
+
+    Block(BlockWeights weights, Gpt2Config config, int layer) {
+      this.w = weights;
+      this.layer = layer;
+      this.scale = config.attentionScale(layer);
+      this.activation = config.activation();
+    }
+
+    /** The same, its heads cut as {@code config} says, with another c_proj unless it is null. */
+    Block variant(Gpt2Config config, @Nullable Linear cProj) {
+      BlockWeights weights =
+          cProj == null
+              ? w
+              : new BlockWeights(w.ln1(), w.cAttn(), cProj, w.ln2(), w.cFc(), w.mlpCProj());
+      return new Block(weights, config, layer);
+    }
+
+    /**
+     * Runs the block over the rows of a pass.
+     *
+     * @param a holds the residual stream x [R, C], updated in place, and room for what lies between
+     * @param hook sees the attention, and cannot change it
+     */
+    void forward(Pass pass, Activations a, AttentionHook hook) {
+      pass.layerNorm(a.x(), w.ln1(), a.h()); // [R, C]
+      Attention attention = pass.attention(layer, scale, a.qkv(), a.lse());
+      attention.project(a.h(), w.cAttn()); // [R, 3C]  fused Q, K, V; K and V to the cache
+      attention.attend(a.y()); // [R, C], log-sum-exp [R, H]
+      hook.observe(attention); // the branch; AttentionHook.NONE does nothing
+      pass.linearResidual(a.y(), w.cProj(), a.x()); // x += y . W + b
+      pass.layerNorm(a.x(), w.ln2(), a.h()); // [R, C]
+      pass.linear(a.h(), w.cFc(), activation, a.inner()); // [R, n_inner]
+      pass.linearResidual(a.inner(), w.mlpCProj(), a.x()); // x += inner . W + b
+    }
   }
 }

@@ -4,13 +4,8 @@ package dev.loupe.ops;
 @FunctionalInterface
 public interface AttentionHook {
   /** Looks at nothing, at no cost. */
-  AttentionHook NONE = (ops, in, lse) -> {};
+  AttentionHook NONE = attention -> {};
 
-  /**
-   * Called after the attention of one layer.
-   *
-   * @param in its queries, keys and values
-   * @param lse its log-sum-exp [R, H], from which {@link Ops#probabilities} rebuilds the maps
-   */
-  void observe(Ops ops, AttentionInput in, Tensor lse);
+  /** Called after the attention of one layer, from which it can rebuild the maps. */
+  void observe(Attention attention);
 }

@@ -24,7 +24,7 @@ public record AttentionPlan(
     PROBABILITIES,
     /** The same before the softmax; f32 always, since halves would be off by percents after it. */
     SCORES,
-    /** A few numbers that say how the row is spread: {@link Ops#statistics}. */
+    /** A few numbers that say how the row is spread: {@link Attention#statistics}. */
     STATISTICS
   }
 

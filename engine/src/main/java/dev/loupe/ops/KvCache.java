@@ -3,6 +3,7 @@ package dev.loupe.ops;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Keys and values of the tokens read so far, for S sequences of at most {@code capacity} positions.
@@ -15,6 +16,7 @@ public final class KvCache {
   private final int[] lengths;
   private final List<Tensor> keys; // per layer [S H, capacity D]
   private final List<Tensor> values;
+  private @Nullable Pass open; // the pass under way
 
   /**
    * An empty cache in {@code arena}.
@@ -121,18 +123,41 @@ public final class KvCache {
    * Makes room for the rows of {@code batch}; their keys and values follow layer by layer.
    *
    * @throws IllegalArgumentException if a row does not follow the positions that are filled, or
-   *     lies beyond the capacity
+   *     lies beyond the capacity; then nothing changes
    */
   public void extend(Batch batch) {
     for (int r = 0; r < batch.rows(); r++) {
       int s = batch.sequence(r);
       int position = batch.position(r);
       if (position != lengths[s] || position >= capacity) {
-        throw new IllegalArgumentException(
+        String refused =
             "position %d of sequence %d: %d are filled, %d is the capacity"
-                .formatted(position, s, lengths[s], capacity));
+                .formatted(position, s, lengths[s], capacity);
+        for (int before = 0; before < r; before++) {
+          lengths[batch.sequence(before)]--;
+        }
+        throw new IllegalArgumentException(refused);
       }
       lengths[s]++;
+    }
+  }
+
+  /** Begins a pass, and makes room for its rows. */
+  void enter(Pass pass) {
+    if (open != null) {
+      throw new IllegalStateException("the last pass over this cache is still open");
+    }
+    extend(pass.batch());
+    open = pass;
+  }
+
+  boolean isOpen(Pass pass) {
+    return open == pass;
+  }
+
+  void leave(Pass pass) {
+    if (open == pass) {
+      open = null;
     }
   }
 

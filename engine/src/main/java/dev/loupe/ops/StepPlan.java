@@ -7,7 +7,7 @@ import java.util.Optional;
 /**
  * What decoding steps are to do.
  *
- * @param pass reads the rows of a batch, one of each sequence, and leaves their logits
+ * @param step reads the rows of a pass, one of each sequence, and leaves their logits
  * @param kv the cache; all its sequences stand at the same position
  * @param logits [S, V]: at first, those of the prompt's last row in row 0
  * @param sampling how tokens are chosen
@@ -21,7 +21,7 @@ import java.util.Optional;
  * @param attention which attention will be asked for, if any
  */
 public record StepPlan(
-    Pass pass,
+    Step step,
     KvCache kv,
     Tensor logits,
     Sampling sampling,
@@ -33,14 +33,14 @@ public record StepPlan(
     int limit,
     boolean wantsLogits,
     Optional<AttentionPlan> attention) {
-  /** One pass of the model. */
+  /** What the model does in a step. */
   @FunctionalInterface
-  public interface Pass {
+  public interface Step {
     /**
-     * Puts the pass on the device.
+     * Puts the operations on the device.
      *
      * @param hook sees the attention of each layer
      */
-    void run(Batch batch, AttentionHook hook);
+    void run(Pass pass, AttentionHook hook);
   }
 }

@@ -8,6 +8,7 @@ import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.text.Tokenizer;
@@ -101,7 +102,9 @@ final class BatchReaderSpeed implements AutoCloseable {
   private double prefill() {
     long start = now();
     kv.truncate(0, 0);
-    model.forward(prompt, kv, activations, Mask.CAUSAL, AttentionHook.NONE);
+    try (Pass pass = model.begin(prompt, kv, Mask.CAUSAL)) {
+      model.forward(pass, activations, AttentionHook.NONE);
+    }
     return PROMPT * 1e9 / (now() - start);
   }
 

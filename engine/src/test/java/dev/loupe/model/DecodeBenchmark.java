@@ -4,6 +4,7 @@ import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.cpu.CpuOps;
@@ -60,7 +61,9 @@ public class DecodeBenchmark {
     /** Opens the model and reads a prompt. */
     public Open() {
       Batch prompt = Batch.sequence(0, 0, new int[POSITION]);
-      model.forward(prompt, kv, activations, Mask.CAUSAL, AttentionHook.NONE);
+      try (Pass pass = model.begin(prompt, kv, Mask.CAUSAL)) {
+        model.forward(pass, activations, AttentionHook.NONE);
+      }
       BitSet all = new BitSet();
       all.set(0, config.vocabSize());
       sampler = new Sampler(Sampling.greedy(), all);
@@ -89,8 +92,10 @@ public class DecodeBenchmark {
   @Benchmark
   public int step(Open open) {
     open.kv.truncate(0, POSITION);
-    open.model.forward(open.batch, open.kv, open.a, Mask.CAUSAL, AttentionHook.NONE);
-    open.model.logits(open.a, 0, open.logits);
+    try (Pass pass = open.model.begin(open.batch, open.kv, Mask.CAUSAL)) {
+      open.model.forward(pass, open.a, AttentionHook.NONE);
+      open.model.logits(pass, open.a, 0, open.logits);
+    }
     open.ops.read(open.logits, 0, open.row, open.row.length);
     return open.sampler.next(open.row, open.seen, 0, POSITION + 1);
   }

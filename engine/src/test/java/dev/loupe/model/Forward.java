@@ -9,6 +9,7 @@ import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.config.Gpt2Config;
@@ -46,33 +47,33 @@ final class Forward {
       AttentionRecorder maps =
           record
               ? new AttentionRecorder(
-                  arena, plan, t, t, ahead, scratch, null, sequence -> List.of(kept))
+                  model.ops(), arena, plan, t, t, scratch, null, sequence -> List.of(kept))
               : null;
       int from = 0;
-      for (int pass : passes) {
-        Batch batch = Batch.sequence(0, from, Arrays.copyOfRange(ids, from, from + pass));
-        Activations a = all.rows(pass);
+      for (int count : passes) {
+        Batch batch = Batch.sequence(0, from, Arrays.copyOfRange(ids, from, from + count));
+        Activations a = all.rows(count);
         int first = from;
-        model.forward(
-            batch,
-            kv,
-            a,
-            Mask.CAUSAL,
-            (ops, in, lse) -> {
-              // x still holds what the block began with
-              read(model, a.x(), hidden[in.layer()], first);
-              if (maps != null) {
-                maps.observe(ops, in, lse);
-              }
-            });
-        if (maps != null) {
-          maps.finish();
+        try (Pass pass = model.begin(batch, kv, Mask.CAUSAL)) {
+          model.forward(
+              pass,
+              a,
+              attention -> {
+                // x still holds what the block began with
+                read(model, a.x(), hidden[attention.layer()], first);
+                if (maps != null) {
+                  maps.observe(attention);
+                }
+              });
+          if (maps != null) {
+            maps.finish();
+          }
+          read(model, a.x(), hidden[config.nLayer()], first);
+          Tensor rows = out.rows(0, count);
+          model.logits(pass, a, 0, rows);
+          read(model, rows, logits, first);
         }
-        read(model, a.x(), hidden[config.nLayer()], first);
-        Tensor rows = out.rows(0, pass);
-        model.logits(a, 0, rows);
-        read(model, rows, logits, first);
-        from += pass;
+        from += count;
       }
       if (record) {
         keep(kept.maps().orElseThrow(), attention);

@@ -9,6 +9,7 @@ import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
@@ -68,8 +69,10 @@ class HeldOutTest {
       for (int w = 0; w < windows; w++) {
         int[] window = Arrays.copyOfRange(ids, w * length, (w + 1) * length);
         kv.truncate(0, 0);
-        model.forward(Batch.sequence(0, 0, window), kv, a, Mask.CAUSAL, AttentionHook.NONE);
-        model.logits(a, 0, logits);
+        try (Pass pass = model.begin(Batch.sequence(0, 0, window), kv, Mask.CAUSAL)) {
+          model.forward(pass, a, AttentionHook.NONE);
+          model.logits(pass, a, 0, logits);
+        }
         for (int i = 1; i < length; i++) {
           ops.read(logits, i - 1, row, row.length);
           TokenDistribution distribution = new TokenDistribution(row, tokenizer.ids());

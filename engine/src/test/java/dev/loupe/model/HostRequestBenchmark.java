@@ -8,6 +8,7 @@ import dev.loupe.ops.Batch;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
@@ -95,16 +96,18 @@ final class HostRequestBenchmark {
       int[] ids = new int[PROMPT];
       Arrays.fill(ids, 5);
       Activations prompt = a.rows(PROMPT);
-      model.forward(Batch.sequence(0, 0, ids), kv, prompt, Mask.CAUSAL, AttentionHook.NONE);
-      model.logits(prompt, PROMPT - 1, logits);
+      try (Pass pass = model.begin(Batch.sequence(0, 0, ids), kv, Mask.CAUSAL)) {
+        model.forward(pass, prompt, AttentionHook.NONE);
+        model.logits(pass, prompt, PROMPT - 1, logits);
+      }
       model.ops().read(logits, 0, new float[config.vocabSize()], config.vocabSize());
       BitSet all = new BitSet();
       all.set(0, config.vocabSize());
       StepPlan plan =
           new StepPlan(
-              (batch, hook) -> {
-                model.forward(batch, kv, step, Mask.CAUSAL, hook);
-                model.logits(step, 0, logits);
+              (pass, hook) -> {
+                model.forward(pass, step, hook);
+                model.logits(pass, step, 0, logits);
               },
               kv,
               logits,

@@ -4,7 +4,6 @@ import dev.loupe.EmulatedGpu;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.KvCache;
-import dev.loupe.ops.Mask;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
@@ -60,9 +59,9 @@ final class HostWorkBenchmark {
       all.set(0, config.vocabSize());
       StepPlan plan =
           new StepPlan(
-              (batch, hook) -> {
-                model.forward(batch, kv, a, Mask.CAUSAL, hook);
-                model.logits(a, 0, logits);
+              (pass, hook) -> {
+                model.forward(pass, a, hook);
+                model.logits(pass, a, 0, logits);
               },
               kv,
               logits,

@@ -10,6 +10,7 @@ import dev.loupe.ops.AttentionHook;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.weights.Checkpoint;
@@ -175,6 +176,8 @@ class RandomModelTest {
   }
 
   private static void forward(Transformer model, Batch batch, KvCache kv, Activations a) {
-    model.forward(batch, kv, a, Mask.CAUSAL, AttentionHook.NONE);
+    try (Pass pass = model.begin(batch, kv, Mask.CAUSAL)) {
+      model.forward(pass, a, AttentionHook.NONE);
+    }
   }
 }

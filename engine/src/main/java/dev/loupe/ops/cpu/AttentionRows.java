@@ -1,6 +1,6 @@
 package dev.loupe.ops.cpu;
 
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.Tensor;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
@@ -23,8 +23,7 @@ final class AttentionRows {
   }
 
   /** Rows of scores; of probabilities if their log-sum-exp is given. */
-  void map(
-      AttentionInput in, @Nullable Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
+  void map(Attention in, @Nullable Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
     rebuild(
         in,
         heads,
@@ -38,7 +37,7 @@ final class AttentionRows {
     void run(int head, int row, int rows, int to, Scratch s);
   }
 
-  private void rebuild(AttentionInput in, int[] heads, int firstRow, int rows, Rebuild body) {
+  private void rebuild(Attention in, int[] heads, int firstRow, int rows, Rebuild body) {
     int most = tileRows;
     int groups = Math.ceilDiv(rows, most);
     pool.run(
@@ -60,7 +59,7 @@ final class AttentionRows {
   }
 
   private static void mapRows(
-      AttentionInput in,
+      Attention in,
       @Nullable Tensor lse,
       int head,
       int row,
@@ -83,7 +82,7 @@ final class AttentionRows {
 
   /** Scales row {@code m} of the scratch's scores; makes probabilities of them if lse is given. */
   private static void weigh(
-      AttentionInput in, @Nullable Tensor lse, int head, int row, int m, int n, Scratch s) {
+      Attention in, @Nullable Tensor lse, int head, int row, int m, int n, Scratch s) {
     s.loops.scaleScores(s.scores, Scratch.SCORES * m, n, in.scale(), Float.POSITIVE_INFINITY);
     if (lse != null) {
       float shift = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
@@ -91,27 +90,18 @@ final class AttentionRows {
     }
   }
 
-  /** How rows are spread, see {@link dev.loupe.ops.Ops#statistics}. */
-  void statistics(
-      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out) {
+  /** How rows are spread, see {@link Attention#statistics}. */
+  void statistics(Attention in, int[] heads, int firstRow, int rows, int top, Tensor out) {
     rebuild(
         in,
         heads,
         firstRow,
         rows,
-        (head, row, n, to, s) -> spreadRows(in, lse, head, row, n, top, out, to, s));
+        (head, row, n, to, s) -> spreadRows(in, head, row, n, top, out, to, s));
   }
 
   private static void spreadRows(
-      AttentionInput in,
-      Tensor lse,
-      int head,
-      int row,
-      int rows,
-      int top,
-      Tensor out,
-      int outRow,
-      Scratch s) {
+      Attention in, int head, int row, int rows, int top, Tensor out, int outRow, Scratch s) {
     s.spreads.fill((byte) 0);
     for (int m = 0; m < rows; m++) {
       Arrays.fill(s.statistics[m], 2, 2 + top, -1);
@@ -122,7 +112,7 @@ final class AttentionRows {
       for (int m = 0; m < rows; m++) {
         int n = AttentionTask.visible(in, row + m, tile);
         if (n > 0) {
-          spread(in, lse, head, row + m, m, tile, n, top, s);
+          spread(in, head, row + m, m, tile, n, top, s);
         }
       }
     }
@@ -137,17 +127,9 @@ final class AttentionRows {
 
   /** What the first {@code n} keys of a tile add to the statistics of row {@code m} of it. */
   private static void spread(
-      AttentionInput in,
-      Tensor lse,
-      int head,
-      int row,
-      int m,
-      int tile,
-      int n,
-      int top,
-      Scratch s) {
+      Attention in, int head, int row, int m, int tile, int n, int top, Scratch s) {
     weigh(in, null, head, row, m, n, s);
-    float logSum = lse.data().get(ScalarLoops.F32, lse.offset(row, head));
+    float logSum = in.lse().data().get(ScalarLoops.F32, in.lse().offset(row, head));
     int distance = in.batch().position(row) - tile;
     float largest =
         s.loops.spread(

@@ -1,6 +1,6 @@
 package dev.loupe.ops.cpu;
 
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Tensor;
@@ -16,9 +16,8 @@ import org.jspecify.annotations.Nullable;
  */
 final class AttentionTask implements WorkerPool.Body {
   private final Scratch[] scratch;
-  @Nullable AttentionInput in;
+  @Nullable Attention in;
   Tensor y = CpuOps.NONE;
-  Tensor lse = CpuOps.NONE;
 
   /**
    * @param scratch of each worker
@@ -29,14 +28,14 @@ final class AttentionTask implements WorkerPool.Body {
 
   @Override
   public void run(int i, int worker) {
-    AttentionInput input = Objects.requireNonNull(in);
+    Attention input = Objects.requireNonNull(in);
     int heads = input.kv().heads();
-    attendBlock(input, i % heads, i / heads, y, lse, scratch[worker]);
+    attendBlock(input, i % heads, i / heads, y, scratch[worker]);
   }
 
   /** Brings the keys and values of one head to the cache. */
   static final class Appending implements WorkerPool.Body {
-    @Nullable AttentionInput in;
+    @Nullable Attention in;
 
     @Override
     public void run(int i, int worker) {
@@ -44,7 +43,7 @@ final class AttentionTask implements WorkerPool.Body {
     }
   }
 
-  static void append(AttentionInput in, int head) {
+  static void append(Attention in, int head) {
     KvCache kv = in.kv();
     MemorySegment qkv = in.qkv().data();
     Tensor keys = kv.keys(in.layer());
@@ -67,8 +66,7 @@ final class AttentionTask implements WorkerPool.Body {
   }
 
   /** One head of one block of rows: every tile of keys is visited once, for all rows. */
-  private static void attendBlock(
-      AttentionInput in, int head, int block, Tensor y, Tensor lse, Scratch s) {
+  private static void attendBlock(Attention in, int head, int block, Tensor y, Scratch s) {
     Batch batch = in.batch();
     int first = batch.blockStart(block);
     int rows = batch.blockStart(block + 1) - first;
@@ -90,13 +88,13 @@ final class AttentionTask implements WorkerPool.Body {
       long to = y.offset(first + i, head * d);
       s.loops.scale(s.output(0), 4L * d * i, d, factor, y.data(), to);
       float logSum = (float) (s.max[i] + Math.log(denominator));
-      lse.data().set(ScalarLoops.F32, lse.offset(first + i, head), logSum);
+      in.lse().data().set(ScalarLoops.F32, in.lse().offset(first + i, head), logSum);
     }
   }
 
   /** Rows {@code i .. i + rows - 1} of a block against one tile: online softmax, then values. */
   private static void attendTile(
-      AttentionInput in, int head, int first, int i, int rows, int tile, Scratch s) {
+      Attention in, int head, int first, int i, int rows, int tile, Scratch s) {
     int d = in.kv().headDim();
     MemorySegment output = s.output(0);
     scoreTile(in, head, first + i, rows, tile, s);
@@ -156,16 +154,16 @@ final class AttentionTask implements WorkerPool.Body {
   }
 
   /** Of a tile's keys those that a row sees. */
-  static int visible(AttentionInput in, int row, int tile) {
+  static int visible(Attention in, int row, int tile) {
     return Math.clamp(in.keys(row) - (long) tile, 0, InnerLoops.KEYS);
   }
 
-  private static int cacheRow(AttentionInput in, int head, int row) {
+  private static int cacheRow(Attention in, int head, int row) {
     return in.batch().sequence(row) * in.kv().heads() + head;
   }
 
   /** q . k of some rows of one sequence with each key of a tile, into the scratch's scores. */
-  static void scoreTile(AttentionInput in, int head, int row, int rows, int tile, Scratch s) {
+  static void scoreTile(Attention in, int head, int row, int rows, int tile, Scratch s) {
     int d = in.kv().headDim();
     Tensor keys = in.kv().keys(in.layer());
     long cell = keys.offset(cacheRow(in, head, row), tile * d);

@@ -1,12 +1,16 @@
 package dev.loupe.ops.cpu;
 
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Batch;
+import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
+import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.Precision;
+import dev.loupe.ops.RebuiltRows;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
@@ -125,7 +129,12 @@ public final class CpuOps implements Ops {
   }
 
   @Override
-  public void embed(Batch batch, Tensor wte, Tensor wpe, Tensor x) {
+  public Pass begin(Batch batch, KvCache kv, Mask mask) {
+    return new CpuPass(this, batch, kv, mask);
+  }
+
+  /** {@link Pass#embed}. */
+  void embed(Batch batch, Tensor wte, Tensor wpe, Tensor x) {
     int width = x.cols();
     same("rows", batch.rows(), x.rows());
     same("width", wte.cols(), width);
@@ -142,8 +151,8 @@ public final class CpuOps implements Ops {
     }
   }
 
-  @Override
-  public void layerNorm(Tensor x, LayerNorm norm, Tensor out) {
+  /** {@link Pass#layerNorm}. */
+  void layerNorm(Tensor x, LayerNorm norm, Tensor out) {
     same("rows", out.rows(), x.rows());
     same("width", out.cols(), x.cols());
     same("width", norm.weight().cols(), x.cols());
@@ -195,27 +204,7 @@ public final class CpuOps implements Ops {
     }
   }
 
-  @Override
-  public void linear(Tensor x, Linear w, Activation f, Tensor out) {
-    multiply(x, w.weight(), w.bias(), f, false, out);
-  }
-
-  @Override
-  public void qkv(Tensor x, Linear w, AttentionInput in) {
-    multiply(x, w.weight(), w.bias(), null, false, in.qkv());
-    appendKv(in);
-  }
-
-  @Override
-  public void linearResidual(Tensor x, Linear w, Tensor acc) {
-    multiply(x, w.weight(), w.bias(), null, true, acc);
-  }
-
-  @Override
-  public void logits(Tensor x, Weight head, Tensor out) {
-    multiply(x, head, null, null, false, out);
-  }
-
+  /** out = f(x . W + b), or out += x . W + b. */
   void multiply(
       Tensor x,
       Weight weight,
@@ -241,7 +230,8 @@ public final class CpuOps implements Ops {
     }
   }
 
-  void appendKv(AttentionInput in) {
+  /** The rows' keys and values go to the cache. */
+  void appendKv(Attention in) {
     synchronized (pool) {
       int heads = in.kv().heads();
       if (isShort(in.batch().rows(), heads * in.kv().headDim())) {
@@ -256,63 +246,15 @@ public final class CpuOps implements Ops {
     }
   }
 
-  @Override
-  public void attention(AttentionInput in, Tensor y, Tensor lse) {
-    int heads = in.kv().heads();
+  /** {@link Attention#attend}. */
+  void attend(Attention in, Tensor y) {
     same("rows", y.rows(), in.batch().rows());
-    same("width", y.cols(), heads * in.kv().headDim());
-    same("rows", lse.rows(), in.batch().rows());
-    same("heads", lse.cols(), heads);
+    same("width", y.cols(), in.kv().heads() * in.kv().headDim());
     synchronized (pool) {
       attending.in = in;
       attending.y = y;
-      attending.lse = lse;
-      pool.run(in.batch().blocks() * heads, attending);
+      pool.run(in.batch().blocks() * in.kv().heads(), attending);
       attending.in = null;
-    }
-  }
-
-  @Override
-  public void probabilities(
-      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
-    checkMap(in, heads, firstRow, rows, out);
-    attentionRows.map(in, lse, heads, firstRow, rows, out);
-  }
-
-  @Override
-  public void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
-    checkMap(in, heads, firstRow, rows, out);
-    attentionRows.map(in, null, heads, firstRow, rows, out);
-  }
-
-  @Override
-  public void statistics(
-      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out) {
-    checkRows(in, heads, firstRow, rows, out);
-    same("columns", out.cols(), AttentionPlan.statisticsOf(top));
-    attentionRows.statistics(in, lse, heads, firstRow, rows, top, out);
-  }
-
-  private static void checkMap(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
-    checkRows(in, heads, firstRow, rows, out);
-    for (int r = firstRow; r < firstRow + rows; r++) {
-      if (out.cols() < in.keys(r)) {
-        throw new IllegalArgumentException(
-            "%d columns for %d keys".formatted(out.cols(), in.keys(r)));
-      }
-    }
-  }
-
-  private static void checkRows(
-      AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
-    if (firstRow < 0 || rows < 0 || firstRow > in.batch().rows() - rows) {
-      throw new IllegalArgumentException(
-          "rows %d..%d of a batch of %d"
-              .formatted(firstRow, firstRow + rows - 1, in.batch().rows()));
-    }
-    if (out.rows() < heads.length * rows) {
-      throw new IllegalArgumentException(
-          "%d rows for %d heads of %d rows".formatted(out.rows(), heads.length, rows));
     }
   }
 
@@ -320,43 +262,7 @@ public final class CpuOps implements Ops {
   public void logprobs(Tensor x, int[] ids, BitSet sayable, double[] out) {
     same("rows", x.rows(), ids.length);
     same("rows", x.rows(), out.length);
-    for (int id : ids) {
-      if (id >= x.cols()) {
-        throw new IllegalArgumentException("token %d of %d".formatted(id, x.cols()));
-      }
-    }
-    for (int[] gap : Ops.gaps(sayable, x.cols())) {
-      for (int r = 0; r < ids.length; r++) {
-        for (int v = gap[0]; v < gap[1]; v++) {
-          x.data().set(ScalarLoops.F32, x.offset(r, v), Float.NEGATIVE_INFINITY);
-        }
-      }
-    }
-    pool.run(
-        ids.length,
-        (r, worker) -> out[r] = ids[r] < 0 ? Double.NaN : logprob(x, r, ids[r], scratch[worker]));
-  }
-
-  private static double logprob(Tensor x, int row, int id, Scratch s) {
-    float max = Float.NEGATIVE_INFINITY;
-    for (int first = 0; first < x.cols(); first += InnerLoops.KEYS) {
-      max = nextLogits(x, row, first, max, s);
-    }
-    double sum = 0;
-    s.denominators.fill((byte) 0); // a NaN of another row would outlast the factor
-    for (int first = 0; first < x.cols(); first += InnerLoops.KEYS) {
-      float _ = nextLogits(x, row, first, max, s);
-      s.loops.exponentials(s.scores, 0, max, 0, s.denominators, 0);
-      sum += s.sum(s.denominators, 0);
-    }
-    return x.data().get(ScalarLoops.F32, x.offset(row, id)) - (max + Math.log(sum));
-  }
-
-  /** Brings some logits to the scratch's scores; the largest of them and {@code max}. */
-  private static float nextLogits(Tensor x, int row, int first, float max, Scratch s) {
-    int n = Math.min(InnerLoops.KEYS, x.cols() - first);
-    MemorySegment.copy(x.data(), x.offset(row, first), s.scores, 0, 4L * n);
-    return s.loops.scaleScores(s.scores, 0, n, 1, max);
+    CpuLogprobs.of(this, x, ids, sayable, out);
   }
 
   @Override
@@ -387,9 +293,96 @@ public final class CpuOps implements Ops {
     arena.close();
   }
 
-  private static void same(String what, int a, int b) {
+  static void same(String what, int a, int b) {
     if (a != b) {
       throw new IllegalArgumentException("%s differ: %d and %d".formatted(what, a, b));
+    }
+  }
+
+  /** A pass on the CPU, where every operation has ended when it returns. */
+  private static final class CpuPass extends Pass {
+    private final CpuOps ops;
+
+    CpuPass(CpuOps ops, Batch batch, KvCache kv, Mask mask) {
+      super(batch, kv, mask);
+      this.ops = ops;
+    }
+
+    @Override
+    public void embed(Tensor wte, Tensor wpe, Tensor x) {
+      requireOpen();
+      ops.embed(batch(), wte, wpe, x);
+    }
+
+    @Override
+    public void layerNorm(Tensor x, LayerNorm norm, Tensor out) {
+      requireOpen();
+      ops.layerNorm(x, norm, out);
+    }
+
+    @Override
+    public void linear(Tensor x, Linear w, Activation f, Tensor out) {
+      requireOpen();
+      ops.multiply(x, w.weight(), w.bias(), f, false, out);
+    }
+
+    @Override
+    public void linearResidual(Tensor x, Linear w, Tensor acc) {
+      requireOpen();
+      ops.multiply(x, w.weight(), w.bias(), null, true, acc);
+    }
+
+    @Override
+    public void logits(Tensor x, Weight head, Tensor out) {
+      requireOpen();
+      ops.multiply(x, head, null, null, false, out);
+    }
+
+    @Override
+    public Attention attention(int layer, float scale, Tensor qkv, Tensor lse) {
+      requireOpen();
+      return new OfLayer(layer, scale, qkv, lse);
+    }
+
+    private final class OfLayer extends Attention {
+      OfLayer(int layer, float scale, Tensor qkv, Tensor lse) {
+        super(CpuPass.this, layer, scale, qkv, lse);
+      }
+
+      @Override
+      public void project(Tensor x, Linear w) {
+        requireOpen();
+        ops.multiply(x, w.weight(), w.bias(), null, false, qkv());
+        ops.appendKv(this);
+      }
+
+      @Override
+      public void attend(Tensor y) {
+        requireOpen();
+        ops.attend(this, y);
+      }
+
+      @Override
+      public RebuiltRows probabilities(int[] heads, int firstRow, int rows, Tensor out) {
+        requireMap(heads, firstRow, rows, out);
+        ops.attentionRows.map(this, lse(), heads, firstRow, rows, out);
+        return (row, into, count) -> ops.read(out, row, into, count);
+      }
+
+      @Override
+      public RebuiltRows scores(int[] heads, int firstRow, int rows, Tensor out) {
+        requireMap(heads, firstRow, rows, out);
+        ops.attentionRows.map(this, null, heads, firstRow, rows, out);
+        return (row, into, count) -> ops.read(out, row, into, count);
+      }
+
+      @Override
+      public RebuiltRows statistics(int[] heads, int firstRow, int rows, int top, Tensor out) {
+        requireRows(heads, firstRow, rows, out);
+        same("columns", out.cols(), AttentionPlan.statisticsOf(top));
+        ops.attentionRows.statistics(this, heads, firstRow, rows, top, out);
+        return (row, into, count) -> ops.read(out, row, into, count);
+      }
     }
   }
 }

@@ -1,6 +1,7 @@
 package dev.loupe.ops.cpu;
 
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
+import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Tensor;
 import dev.loupe.weights.config.Activation;
@@ -24,8 +25,13 @@ public final class CpuParts {
     ops.multiply(x, w.weight(), w.bias(), null, false, out);
   }
 
+  /** As {@link dev.loupe.ops.Pass#layerNorm} has it. */
+  public void layerNorm(Tensor x, LayerNorm norm, Tensor out) {
+    ops.layerNorm(x, norm, out);
+  }
+
   /** The rows' keys and values go to the cache, each at its position. */
-  public void appendKv(AttentionInput in) {
+  public void appendKv(Attention in) {
     ops.appendKv(in);
   }
 

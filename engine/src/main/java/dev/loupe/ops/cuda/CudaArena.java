@@ -39,7 +39,7 @@ final class CudaArena implements TensorArena {
   private final List<DeviceBuffer> kept = new ArrayList<>(); // of tensors of an earlier session
   private final Map<StepRoom.Key, StepRoom> stepRooms = new HashMap<>();
   private @Nullable CudaWeights loading;
-  private @Nullable CudaPass pass;
+  private @Nullable CudaSession session;
   private @Nullable CudaEvent done; // all that an earlier session put on the GPU's streams
   private boolean reusable;
   private boolean closed;
@@ -173,11 +173,11 @@ final class CudaArena implements TensorArena {
   }
 
   /** What this session's passes need on the device; made by its first pass. */
-  CudaPass pass() {
-    CudaPass made = pass;
+  CudaSession session() {
+    CudaSession made = session;
     if (made == null) {
-      made = new CudaPass(ops, this);
-      pass = made;
+      made = new CudaSession(ops, this);
+      session = made;
     }
     return made;
   }
@@ -252,8 +252,8 @@ final class CudaArena implements TensorArena {
       mark = own(ops.gpu().mark());
       done = mark;
     }
-    if (pass != null) {
-      pass.join();
+    if (session != null) {
+      session.join();
     }
     return mark;
   }

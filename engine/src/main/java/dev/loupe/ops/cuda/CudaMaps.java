@@ -11,10 +11,10 @@ import dev.loupe.cuda.kernels.AttentionMapKernels.Layout;
 import dev.loupe.cuda.kernels.AttentionMapKernels.Selection;
 import dev.loupe.cuda.kernels.AttentionMapKernels.Source;
 import dev.loupe.cuda.kernels.AttentionMapKernels.Statistics;
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
-import dev.loupe.ops.Mask;
+import dev.loupe.ops.RebuiltRows;
 import dev.loupe.weights.tensor.DType;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -34,8 +34,8 @@ final class CudaMaps {
   private static final class Mirror {
     final HostBuffer host;
     final CudaEvent copied;
-    RowLayout rows = new RowLayout(Kind.PROBABILITIES, DType.F32, 0, 0);
     boolean underWay;
+    long uses; // how often rows were rebuilt here
 
     Mirror(HostBuffer host, CudaEvent copied) {
       this.host = host;
@@ -95,7 +95,7 @@ final class CudaMaps {
   private final CudaEvent rebuilt;
   private final CudaEvent copied;
   private boolean reading; // they must not be overwritten before `rebuilt`
-  private final Map<CudaPass.Cells, AttentionMapKernels> kernels = new HashMap<>();
+  private final Map<CudaSession.Cells, AttentionMapKernels> kernels = new HashMap<>();
   private final Map<Long, Mirror> mirrors = new HashMap<>();
   private int[] heads = {};
   private @Nullable DeviceBuffer headList;
@@ -141,9 +141,8 @@ final class CudaMaps {
    * @param out where, from its start
    */
   void rebuild(
-      AttentionInput in,
-      DeviceBuffer lse,
-      CudaPass.Rows of,
+      Attention in,
+      CudaSession.Rows of,
       int[] wanted,
       int first,
       int count,
@@ -154,15 +153,15 @@ final class CudaMaps {
         new Source(
             qkv,
             ops.buffer(in.kv().keys(in.layer())),
-            lse,
+            ops.buffer(in.lse()),
             of.segments().buffer(),
             of.segments().count(),
-            in.mask() == Mask.CAUSAL,
+            in.isCausal(),
             in.scale());
     Selection selection = new Selection(list(wanted, in.kv().heads()), wanted.length, first, count);
     AttentionMapKernels rebuild =
         kernels.computeIfAbsent(
-            new CudaPass.Cells(CudaPass.shape(in.kv()), qkv.element()),
+            new CudaSession.Cells(CudaSession.shape(in.kv()), qkv.element()),
             c -> new AttentionMapKernels(ops.gpu(), c.shape(), c.element(), ops.activations()));
     attended.set();
     rebuilding.run(
@@ -219,17 +218,30 @@ final class CudaMaps {
   }
 
   /** Lets the rows at {@code out}, which {@link #rebuild} just wrote, come to the host. */
-  void bring(RowLayout rows, DeviceBuffer out) {
+  RebuiltRows bring(RowLayout rows, DeviceBuffer out) {
     Mirror mirror = mirrors.computeIfAbsent(out.address(), address -> mirror(out));
-    mirror.rows = rows;
     mirror.underWay = true;
-    copyBehind(
-        rebuilt,
-        () -> {
-          long elements = Math.ceilDiv(rows.bytes(), out.element().bytes());
-          mirror.host.copyFrom(out, elements, 0);
-          mirror.copied.set();
-        });
+    long use = ++mirror.uses;
+    ops.gpu()
+        .run(
+            () ->
+                copyBehind(
+                    rebuilt,
+                    () -> {
+                      long elements = Math.ceilDiv(rows.bytes(), out.element().bytes());
+                      mirror.host.copyFrom(out, elements, 0);
+                      mirror.copied.set();
+                    }));
+    return (row, into, count) -> {
+      if (mirror.uses != use) {
+        throw new IllegalStateException("other rows of attention were rebuilt in their place");
+      }
+      if (mirror.underWay) {
+        mirror.copied.await();
+        mirror.underWay = false;
+      }
+      rows.read(mirror.host.memory(), 0, row, into, count);
+    };
   }
 
   private Mirror mirror(DeviceBuffer out) {
@@ -237,19 +249,5 @@ final class CudaMaps {
     CudaEvent copied = arena.own(ops.gpu().mark());
     arena.own(copied::await); // before the arena frees what is copied, and where to
     return new Mirror(host, copied);
-  }
-
-  /** Reads a row that was brought; false if what lies at {@code address} was not. */
-  boolean read(long address, int row, float[] into, int count) {
-    Mirror mirror = mirrors.get(address);
-    if (mirror == null) {
-      return false;
-    }
-    if (mirror.underWay) {
-      mirror.copied.await();
-      mirror.underWay = false;
-    }
-    mirror.rows.read(mirror.host.memory(), 0, row, into, count);
-    return true;
   }
 }

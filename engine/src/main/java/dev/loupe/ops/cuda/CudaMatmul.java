@@ -103,14 +103,16 @@ final class CudaMatmul implements AutoCloseable {
    *
    * @param input [rows, in]
    * @param epilogue what becomes of the product
-   * @param pass keeps the launch that is prepared here
+   * @param session keeps the launch that is prepared here
+   * @param recorded whether the launch may be part of a recorded step
    * @param out address of what the epilogue writes
    */
   void multiply(
       LinearMap map,
       DeviceBuffer input,
       LinearEpilogue epilogue,
-      CudaPass pass,
+      CudaSession session,
+      boolean recorded,
       long out,
       int rows) {
     Optional<Variant> streaming = streaming(map, input, rows);
@@ -118,7 +120,8 @@ final class CudaMatmul implements AutoCloseable {
       widened(map, input, epilogue, rows).run(rows);
       return;
     }
-    CublasLinear library = library(map, input, pass, rows);
+    // a recorded step would hold what cuBLAS decides for itself
+    CublasLinear library = recorded ? null : library(map, input, rows);
     Variant own = library == null ? streaming.orElseGet(() -> linear.variantFor(map, rows)) : null;
     List<Object> key =
         List.of(
@@ -129,7 +132,8 @@ final class CudaMatmul implements AutoCloseable {
             epilogue instanceof LinearEpilogue.QkvAppend append
                 ? List.of(append.sequence().address(), append.cache())
                 : List.of());
-    pass.call(
+    session
+        .call(
             key,
             () ->
                 own == null
@@ -146,12 +150,10 @@ final class CudaMatmul implements AutoCloseable {
     return few ? gemv.variantFor(map, rows) : Optional.empty();
   }
 
-  /** cuBLAS, for many rows; a recorded step would hold what it decides for itself. */
-  private @Nullable CublasLinear library(
-      LinearMap map, DeviceBuffer input, CudaPass pass, int rows) {
+  /** cuBLAS, for many rows. */
+  private @Nullable CublasLinear library(LinearMap map, DeviceBuffer input, int rows) {
     boolean serves =
         cublas != null
-            && !pass.isResident()
             && rows > GemvKernels.MAX_ROWS
             && CublasLinear.takes(map, input)
             && cublas.isUsable(rows)

@@ -4,21 +4,16 @@ import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
-import dev.loupe.cuda.kernels.KernelActivation;
-import dev.loupe.cuda.kernels.LinearEpilogue;
-import dev.loupe.cuda.kernels.LinearMap;
 import dev.loupe.cuda.kernels.SampleKernels;
 import dev.loupe.cuda.kernels.StepKernels;
 import dev.loupe.cuda.selftest.KernelVerdicts;
 import dev.loupe.cuda.selftest.VerdictChoice;
-import dev.loupe.ops.AttentionInput;
-import dev.loupe.ops.AttentionPlan;
-import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.Gemm;
-import dev.loupe.ops.LayerNorm;
-import dev.loupe.ops.Linear;
+import dev.loupe.ops.KvCache;
+import dev.loupe.ops.Mask;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
@@ -26,8 +21,6 @@ import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
-import dev.loupe.ops.Weight;
-import dev.loupe.weights.config.Activation;
 import dev.loupe.weights.config.Gpt2Config;
 import java.util.BitSet;
 import java.util.Map;
@@ -41,9 +34,9 @@ import org.jspecify.annotations.Nullable;
  * weights' element where that is narrower than f32; a decoding step, whose activations are f32,
  * streams the weights through the GEMV kernels.
  *
- * <p>A {@link Tensor} carries a device address; what lies there is looked up by it. Operations are
- * put on the GPU's stream; only {@link #read} and {@link #logprobs}, which bring something to the
- * host, wait.
+ * <p>A {@link Tensor} carries a device address; what lies there is looked up by it. Only what
+ * brings something to the host waits for the GPU: {@link #read}, {@link #logprobs} and {@link
+ * dev.loupe.ops.RebuiltRows#read}.
  */
 public final class CudaOps implements Ops {
   // all maps of one layer, 12 heads over 1,024 tokens in f32, are 27 MB: they need not wait
@@ -140,6 +133,10 @@ public final class CudaOps implements Ops {
     return activations;
   }
 
+  CudaKernels kernels() {
+    return kernels;
+  }
+
   CudaTensors tensors() {
     return tensors;
   }
@@ -174,138 +171,13 @@ public final class CudaOps implements Ops {
   }
 
   @Override
-  public void embed(Batch batch, Tensor wte, Tensor wpe, Tensor x) {
-    same("rows", batch.rows(), x.rows());
-    gpu.run(
-        () -> {
-          CudaTensors.Block block = tensors.block(x);
-          int most = Math.toIntExact(block.buffer().elements() / x.cols());
-          CudaPass.Rows rows = block.arena().pass().begin(batch, most);
-          kernels
-              .embedding()
-              .embed(
-                  rows.ids(),
-                  rows.positions(),
-                  buffer(wte),
-                  buffer(wpe),
-                  buffer(x),
-                  x.rows(),
-                  wte.rows(),
-                  wpe.rows(),
-                  x.cols());
-        });
-  }
-
-  @Override
-  public void layerNorm(Tensor x, LayerNorm norm, Tensor out) {
-    same("rows", out.rows(), x.rows());
-    gpu.run(
-        () ->
-            kernels
-                .layerNorm()
-                .normalize(
-                    buffer(x),
-                    buffer(norm.weight()),
-                    buffer(norm.bias()),
-                    buffer(out),
-                    x.rows(),
-                    x.cols(),
-                    norm.epsilon()));
-  }
-
-  @Override
-  public void linear(Tensor x, Linear w, Activation f, Tensor out) {
-    LinearEpilogue epilogue = new LinearEpilogue.Output(buffer(out), CudaLimits.kernel(f));
-    multiply(x, w.weight(), w.bias(), epilogue, out);
-  }
-
-  @Override
-  public void linearResidual(Tensor x, Linear w, Tensor acc) {
-    multiply(x, w.weight(), w.bias(), new LinearEpilogue.Residual(buffer(acc)), acc);
-  }
-
-  @Override
-  public void qkv(Tensor x, Linear w, AttentionInput in) {
-    CudaPass pass = tensors.pass(in.qkv());
-    CudaPass.Rows rows = pass.rows();
-    pass.hold();
-    LinearEpilogue epilogue =
-        new LinearEpilogue.QkvAppend(
-            buffer(in.qkv()),
-            buffer(in.kv().keys(in.layer())),
-            buffer(in.kv().values(in.layer())),
-            rows.sequences(),
-            rows.positions(),
-            CudaPass.shape(in.kv()));
-    multiply(x, w.weight(), w.bias(), epilogue, in.qkv());
-  }
-
-  @Override
-  public void logits(Tensor x, Weight head, Tensor out) {
-    LinearEpilogue epilogue = new LinearEpilogue.Output(buffer(out), KernelActivation.NONE);
-    multiply(x, head, null, epilogue, out);
-  }
-
-  private void multiply(
-      Tensor x, Weight weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
-    same("rows", out.rows(), x.rows());
-    LinearMap w = ((CudaMatmul.CudaWeight) weight).map();
-    gpu.run(
-        () -> {
-          LinearMap map =
-              new LinearMap(
-                  w.weight(), w.scales(), bias == null ? null : buffer(bias), w.in(), w.outputs());
-          kernels
-              .matmul()
-              .multiply(
-                  map, buffer(x), epilogue, tensors.pass(out), out.data().address(), x.rows());
-        });
+  public Pass begin(Batch batch, KvCache kv, Mask mask) {
+    return new CudaPass(this, batch, kv, mask);
   }
 
   @Override
   public Optional<String> whyNot(Gpt2Config config) {
     return CudaLimits.whyNot(config);
-  }
-
-  @Override
-  public void attention(AttentionInput in, Tensor y, Tensor lse) {
-    same("rows", y.rows(), in.batch().rows());
-    same("rows", lse.rows(), in.batch().rows());
-    gpu.run(() -> tensors.pass(y).attention(in, buffer(in.qkv()), buffer(y), buffer(lse)));
-  }
-
-  @Override
-  public void probabilities(
-      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
-    map(in, lse, heads, firstRow, rows, Kind.PROBABILITIES, out);
-  }
-
-  @Override
-  public void scores(AttentionInput in, int[] heads, int firstRow, int rows, Tensor out) {
-    map(in, null, heads, firstRow, rows, Kind.SCORES, out);
-  }
-
-  @Override
-  public void statistics(
-      AttentionInput in, Tensor lse, int[] heads, int firstRow, int rows, int top, Tensor out) {
-    same("columns", AttentionPlan.statisticsOf(top), out.cols());
-    map(in, lse, heads, firstRow, rows, Kind.STATISTICS, out);
-  }
-
-  private void map(
-      AttentionInput in,
-      @Nullable Tensor lse,
-      int[] heads,
-      int firstRow,
-      int rows,
-      Kind kind,
-      Tensor out) {
-    same("rows", out.rows(), heads.length * rows);
-    gpu.run(
-        () ->
-            tensors
-                .pass(out)
-                .map(in, kind, lse == null ? null : buffer(lse), heads, firstRow, rows, out));
   }
 
   @Override

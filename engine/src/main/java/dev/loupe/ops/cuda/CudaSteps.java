@@ -10,14 +10,12 @@ import dev.loupe.cuda.kernels.SampleOptions;
 import dev.loupe.cuda.kernels.Segment;
 import dev.loupe.cuda.kernels.StepKernels;
 import dev.loupe.ops.AttentionHook;
-import dev.loupe.ops.AttentionInput;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.Batch;
-import dev.loupe.ops.Ops;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
-import dev.loupe.ops.Tensor;
 import dev.loupe.sampling.Sampling;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -38,7 +36,7 @@ final class CudaSteps implements Steps {
   private final CudaOps ops;
   private final Gpu gpu;
   private final CudaArena arena; // owns the graphs
-  private final CudaPass pass;
+  private final CudaSession session;
   private final StepRoom room;
   private final int rows;
   private final boolean graphs;
@@ -55,7 +53,7 @@ final class CudaSteps implements Steps {
     this.plan = plan;
     this.graphs = graphs;
     this.arena = arena;
-    pass = arena.pass();
+    session = arena.session();
     room = arena.stepRoom(plan);
     rows = room.rows;
     options = options(plan.sampling()).words();
@@ -123,30 +121,25 @@ final class CudaSteps implements Steps {
 
   private void start() {
     StepRoom.Slot slot = room.slots.get(started % StepRoom.SLOTS);
-    pass.resident(room.at);
-    try {
-      if (started == 0) {
-        spread();
-        choose(slot);
-      } else {
-        for (int r = 0; r < rows; r++) {
-          batch.set(r, 0, position); // the ids are on the device
-        }
-        pass.hold(); // a recording could not wait for what was put on the stream before it
-        if (!graphs || !room.warm) {
-          step(slot);
-          room.warm = true;
-        } else if (slot.graph == null) {
-          Graph graph = arena.own(gpu.record(() -> step(slot)));
-          slot.graph = graph;
-          graph.launch();
-        } else {
-          plan.kv().extend(batch);
-          slot.graph.launch();
-        }
+    if (started == 0) {
+      spread();
+      choose(slot);
+    } else {
+      for (int r = 0; r < rows; r++) {
+        batch.set(r, 0, position); // the ids are on the device
       }
-    } finally {
-      pass.resident(null);
+      session.hold(); // a recording could not wait for what was put on the stream before it
+      if (!graphs || !room.warm) {
+        step(slot);
+        room.warm = true;
+      } else if (slot.graph == null) {
+        Graph graph = arena.own(gpu.record(() -> step(slot)));
+        slot.graph = graph;
+        graph.launch();
+      } else {
+        plan.kv().extend(batch);
+        slot.graph.launch();
+      }
     }
     if (slot.maps == null || started == 0) {
       slot.mark.set();
@@ -162,7 +155,8 @@ final class CudaSteps implements Steps {
     DeviceBuffer maps = Objects.requireNonNull(slot.maps);
     HostBuffer host = Objects.requireNonNull(slot.hostMaps);
     slot.computed.set();
-    pass.maps()
+    session
+        .maps()
         .copyBehind(
             slot.computed,
             () -> {
@@ -180,15 +174,17 @@ final class CudaSteps implements Steps {
   }
 
   private void step(StepRoom.Slot slot) {
-    plan.pass().run(batch, plan.attention().map(a -> hook(a, slot)).orElse(AttentionHook.NONE));
-    pass.hold(); // choosing moves the positions on, by which maps are rebuilt
+    try (Pass pass = new CudaPass(ops, session, batch, plan.kv(), room.at)) {
+      plan.step().run(pass, plan.attention().map(a -> hook(a, slot)).orElse(AttentionHook.NONE));
+    }
+    session.hold(); // choosing moves the positions on, by which maps are rebuilt
     choose(slot);
   }
 
   private AttentionHook hook(AttentionPlan wanted, StepRoom.Slot slot) {
     DeviceBuffer maps = Objects.requireNonNull(slot.maps);
-    return (Ops o, AttentionInput in, Tensor lse) -> {
-      int layer = wanted.layers().indexOf(in.layer());
+    return attention -> {
+      int layer = wanted.layers().indexOf(attention.layer());
       if (layer < 0) {
         return;
       }
@@ -197,7 +193,7 @@ final class CudaSteps implements Steps {
         long start = StepRoom.blockStart(wanted, kind, layer, rows, plan.kv().capacity());
         DeviceBuffer out =
             maps.slice(start / Float.BYTES, Math.ceilDiv(block.bytes(), Float.BYTES));
-        pass.maps().rebuild(in, ops.buffer(lse), room.at, heads, 0, rows, block, out);
+        session.maps().rebuild(attention, room.at, heads, 0, rows, block, out);
       }
     };
   }
@@ -205,7 +201,7 @@ final class CudaSteps implements Steps {
   /** From logits to ids, and on to the next position. */
   private void choose(StepRoom.Slot slot) {
     DeviceBuffer logits = ops.buffer(plan.logits());
-    CudaPass.Rows at = room.at;
+    CudaSession.Rows at = room.at;
     room.sampler.sample(
         new SampleKernels.Logits(logits, rows, room.vocabulary),
         room.allowed,

@@ -47,8 +47,8 @@ final class CudaTensors {
   }
 
   /** What the session of a tensor's memory has beside tensors. */
-  CudaPass pass(Tensor t) {
-    return block(t).arena().pass();
+  CudaSession session(Tensor t) {
+    return block(t).arena().session();
   }
 
   /** {@link Ops#copy}. */
@@ -62,9 +62,6 @@ final class CudaTensors {
 
   /** {@link Ops#read}. */
   void read(Tensor from, int row, float[] into, int count) {
-    if (pass(from).readMap(from.data().address(), row, into, count)) {
-      return;
-    }
     Tensor one = from.rows(row, 1);
     if (count > from.cols() || count > into.length) {
       throw new IndexOutOfBoundsException(

@@ -88,7 +88,7 @@ final class StepRoom {
   final int vocabulary;
   final SampleKernels sampler;
   final StepKernels stepping;
-  final CudaPass.Rows at; // `all` has the lists, then the sampling options
+  final CudaSession.Rows at; // `all` has the lists, then the sampling options
   final DeviceBuffer place;
   final DeviceBuffer samples;
   final SampleKernels.Chosen chosen;
@@ -109,7 +109,7 @@ final class StepRoom {
     int lane = Math.ceilDiv(rows, 4) * 4; // each list at a multiple of 16 bytes
     DeviceBuffer lists = arena.buffer(Element.I32, listInts(rows));
     at =
-        new CudaPass.Rows(
+        new CudaSession.Rows(
             lists,
             lists.slice(0, lane),
             lists.slice(lane, lane),

@@ -11,12 +11,14 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.Checkout;
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Pass;
 import dev.loupe.ops.Precision;
+import dev.loupe.ops.RebuiltRows;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import java.lang.foreign.MemorySegment;
@@ -77,47 +79,42 @@ class AttentionTest {
       for (int r = 0; r < rows; r++) {
         batch.set(r, 0, r % t);
       }
-      kv.extend(batch);
       Tensor in = arena.allocate(rows, 3 * heads * d);
       in.data().copyFrom(MemorySegment.ofArray(qkv));
-      AttentionInput input = new AttentionInput(in, batch, kv, 0, scale, mask);
       Tensor y = arena.allocate(rows, heads * d);
       Tensor lse = arena.allocate(rows, heads);
-      ops.appendKv(input);
-      ops.attention(input, y, lse);
+      Pass pass = ops.begin(batch, kv, mask);
+      Attention attention = pass.attention(0, scale, in, lse);
+      ops.appendKv(attention);
+      attention.attend(y);
       int[] all = new int[heads];
       Arrays.setAll(all, h -> h);
       Tensor map = arena.allocate(heads * rows, t);
-      ops.probabilities(input, lse, all, 0, rows, map);
-      float[][][] p = read(ops, input, map, heads, rows);
-      ops.scores(input, all, 0, rows, map);
-      float[][][] s = read(ops, input, map, heads, rows);
+      RebuiltRows weights = attention.probabilities(all, 0, rows, map);
+      float[][][] p = read(attention, weights, heads, rows);
+      float[][][] s = read(attention, attention.scores(all, 0, rows, map), heads, rows);
       Tensor spread = arena.allocate(heads * rows, AttentionPlan.statisticsOf(TOP));
-      ops.statistics(input, lse, all, 0, rows, TOP, spread);
+      RebuiltRows spreads = attention.statistics(all, 0, rows, TOP, spread);
       float[][][] statistics = new float[heads][rows][spread.cols()];
       for (int i = 0; i < heads * rows; i++) {
-        ops.read(spread, i, statistics[i / rows][i % rows], spread.cols());
+        spreads.read(i, statistics[i / rows][i % rows], spread.cols());
       }
-      alone(ops, arena, input, lse, all, statistics);
+      alone(arena, attention, all, statistics);
+      pass.close();
+      assertThrows(
+          IllegalStateException.class, () -> attention.statistics(all, 0, rows, TOP, spread));
       return new Result(flat(ops, y), flat(ops, lse), p, s, statistics);
     }
   }
 
   /** Statistics are the same bits whichever rows and heads come together. */
-  private static void alone(
-      CpuOps ops,
-      TensorArena arena,
-      AttentionInput in,
-      Tensor lse,
-      int[] heads,
-      float[][][] expected) {
+  private static void alone(TensorArena arena, Attention in, int[] heads, float[][][] expected) {
     int rows = in.batch().rows();
     Tensor one = arena.allocate(1, AttentionPlan.statisticsOf(TOP));
     float[] row = new float[one.cols()];
     for (int h = heads.length - 1; h >= 0; h -= 2) {
       for (int r = 0; r < rows; r += 1 + rows / 9) {
-        ops.statistics(in, lse, new int[] {heads[h]}, r, 1, TOP, one);
-        ops.read(one, 0, row, row.length);
+        in.statistics(new int[] {heads[h]}, r, 1, TOP, one).read(0, row, row.length);
         assertArrayEquals(expected[h][r], row);
       }
     }
@@ -130,12 +127,12 @@ class AttentionTest {
     }
   }
 
-  private static float[][][] read(CpuOps ops, AttentionInput in, Tensor map, int heads, int rows) {
+  private static float[][][] read(Attention in, RebuiltRows map, int heads, int rows) {
     float[][][] out = new float[heads][rows][];
     for (int h = 0; h < heads; h++) {
       for (int r = 0; r < rows; r++) {
         out[h][r] = new float[in.keys(r)];
-        ops.read(map, h * rows + r, out[h][r], out[h][r].length);
+        map.read(h * rows + r, out[h][r], out[h][r].length);
       }
     }
     return out;
@@ -404,6 +401,30 @@ class AttentionTest {
       kv.truncate(0, 3);
       kv.extend(Batch.sequence(0, 3, 0));
       assertEquals(4, kv.length(0));
+      assertThrows(
+          IllegalArgumentException.class, () -> kv.extend(Batch.sequence(0, 4, new int[61])));
+      assertEquals(4, kv.length(0), "a refused batch leaves the cache as it was");
+    }
+  }
+
+  @Test
+  void onePassAtATime() {
+    try (CpuOps ops = new CpuOps(1);
+        TensorArena arena = ops.arena()) {
+      KvCache kv = new KvCache(arena, 1, 1, 4, 1, 64);
+      Tensor x = arena.allocate(1, 4);
+      Tensor table = arena.allocate(2, 4);
+      Pass first = ops.begin(Batch.sequence(0, 0, 1), kv, Mask.CAUSAL);
+      first.embed(table, table, x);
+      assertThrows(
+          IllegalStateException.class, () -> ops.begin(Batch.sequence(0, 1, 1), kv, Mask.CAUSAL));
+      assertEquals(1, kv.length(0));
+      first.close();
+      assertThrows(IllegalStateException.class, () -> first.embed(table, table, x));
+      try (Pass second = ops.begin(Batch.sequence(0, 1, 1), kv, Mask.CAUSAL)) {
+        first.close(); // once more, which ends nothing
+        second.embed(table, table, x);
+      }
     }
   }
 

@@ -69,17 +69,18 @@ class ProductTest {
       Tensor added = arena.allocate(most, out);
       ops.copy(before, added);
       for (int r = 0; r < most; r++) {
-        ops.linear(x.rows(r, 1), w, Activation.GELU_NEW, alone.rows(r, 1));
-        ops.linearResidual(x.rows(r, 1), w, added.rows(r, 1));
+        ops.multiply(
+            x.rows(r, 1), w.weight(), w.bias(), Activation.GELU_NEW, false, alone.rows(r, 1));
+        ops.multiply(x.rows(r, 1), w.weight(), w.bias(), null, true, added.rows(r, 1));
       }
       Tensor some = arena.allocate(most, out);
       for (int rows : new int[] {2, 3, 4, CpuOps.FEW, CpuOps.FEW + 1, most}) {
         String what = "%s, %d outputs, %d rows".formatted(ops.device(), out, rows);
         Tensor together = some.rows(0, rows);
-        ops.linear(x.rows(0, rows), w, Activation.GELU_NEW, together);
+        ops.multiply(x.rows(0, rows), w.weight(), w.bias(), Activation.GELU_NEW, false, together);
         assertEquals(-1, alone.rows(0, rows).data().mismatch(together.data()), what);
         ops.copy(before.rows(0, rows), together);
-        ops.linearResidual(x.rows(0, rows), w, together);
+        ops.multiply(x.rows(0, rows), w.weight(), w.bias(), null, true, together);
         assertEquals(-1, added.rows(0, rows).data().mismatch(together.data()), what);
       }
     }

@@ -1,6 +1,6 @@
 package dev.loupe.bench.kernel;
 
-import dev.loupe.ops.AttentionInput;
+import dev.loupe.ops.Attention;
 import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
@@ -59,7 +59,7 @@ public final class ProductKernels implements CpuBackend {
 
   @Override
   public void wake() {
-    ops.layerNorm(tiny, norm, tiny);
+    parts.layerNorm(tiny, norm, tiny);
   }
 
   @Override
@@ -81,47 +81,41 @@ public final class ProductKernels implements CpuBackend {
   }
 
   private Runnable attention(Problem problem, TensorArena arena, Tensor out) {
-    AttentionInput in = allRows(problem, arena);
-    Tensor lse = arena.allocate(in.batch().rows(), in.kv().heads());
-    return () -> ops.attention(in, out, lse);
+    Attention attention = allRows(problem, arena);
+    return () -> attention.attend(out);
   }
 
   private Runnable decodeAttention(Problem problem, TensorArena arena, Tensor out) {
-    AttentionInput all = allRows(problem, arena);
+    Attention all = allRows(problem, arena);
+    all.pass().close();
     int last = all.batch().rows() - 1;
-    AttentionInput in =
-        new AttentionInput(
-            all.qkv().rows(last, 1),
-            Batch.sequence(0, last, 0),
-            all.kv(),
-            0,
-            all.scale(),
-            Mask.CAUSAL);
-    Tensor lse = arena.allocate(1, all.kv().heads());
-    return () -> ops.attention(in, out, lse);
+    all.kv().truncate(0, last);
+    Attention attention =
+        ops.begin(Batch.sequence(0, last, 0), all.kv(), Mask.CAUSAL)
+            .attention(0, all.scale(), all.qkv().rows(last, 1), all.lse().rows(last, 1));
+    return () -> attention.attend(out);
   }
 
   private Runnable map(Problem problem, TensorArena arena, Tensor out) {
-    AttentionInput in = allRows(problem, arena);
-    int rows = in.batch().rows();
-    int heads = in.kv().heads();
-    Tensor lse = arena.allocate(rows, heads);
-    ops.attention(in, arena.allocate(rows, heads * in.kv().headDim()), lse);
+    Attention attention = allRows(problem, arena);
+    int rows = attention.batch().rows();
+    int heads = attention.kv().heads();
+    attention.attend(arena.allocate(rows, heads * attention.kv().headDim()));
     int[] all = IntStream.range(0, heads).toArray();
-    return () -> ops.probabilities(in, lse, all, 0, rows, out);
+    return () -> attention.probabilities(all, 0, rows, out);
   }
 
   /** All rows, with their keys and values in the cache, where the model puts them earlier too. */
-  private AttentionInput allRows(Problem problem, TensorArena arena) {
+  private Attention allRows(Problem problem, TensorArena arena) {
     Shape shape = problem.shape();
     int rows = shape.size("T");
     KvCache kv = new KvCache(arena, 1, shape.size("H"), shape.size("D"), 1, rows);
     Batch batch = Batch.sequence(0, 0, new int[rows]);
-    kv.extend(batch);
     Tensor qkv = tensor(arena, rows, problem.x());
-    AttentionInput in = new AttentionInput(qkv, batch, kv, 0, problem.scale(), Mask.CAUSAL);
-    parts.appendKv(in);
-    return in;
+    Tensor lse = arena.allocate(rows, kv.heads());
+    Attention attention = ops.begin(batch, kv, Mask.CAUSAL).attention(0, problem.scale(), qkv, lse);
+    parts.appendKv(attention);
+    return attention;
   }
 
   private Runnable linear(Problem problem, TensorArena arena, Tensor out) {
@@ -140,7 +134,7 @@ public final class ProductKernels implements CpuBackend {
             tensor(arena, 1, problem.weight()),
             tensor(arena, 1, problem.bias()),
             problem.epsilon());
-    return () -> ops.layerNorm(x, norm, out);
+    return () -> parts.layerNorm(x, norm, out);
   }
 
   private Runnable softmax(Problem problem, TensorArena arena, Tensor out) {
