@@ -45,7 +45,7 @@ public final class CpuOps implements Ops {
   private final AttentionTask.Appending appending = new AttentionTask.Appending();
   private final AttentionTask attending;
   private final AttentionRows attentionRows;
-  private final Panels.@Nullable Type weights; // null: what the checkpoint has
+  private final Precision weights; // F32: what the checkpoint has
   private final InnerLoops loops;
 
   /**
@@ -78,13 +78,7 @@ public final class CpuOps implements Ops {
       throw new IllegalArgumentException("%d threads; at least 1 is needed".formatted(threads));
     }
     pool = new WorkerPool(threads);
-    weights =
-        switch (precision) {
-          case F32 -> null;
-          case F16 -> Panels.Type.F16;
-          case BF16 -> Panels.Type.BF16;
-          case INT8 -> Panels.Type.INT8;
-        };
+    weights = precision;
     scratch = new Scratch[threads];
     this.loops = loops;
     Arrays.setAll(scratch, i -> new Scratch(loops.another(), arena));
@@ -105,13 +99,13 @@ public final class CpuOps implements Ops {
 
   /** A weight of a checkpoint as panels for this machine's vectors. */
   Panels pack(StoredTensor stored, boolean rows, Arena arena) {
-    Panels.Type type = weights;
-    if (type == null) {
+    Precision type = weights;
+    if (type == Precision.F32) {
       type =
           switch (stored.dtype()) {
-            case F64, F32 -> Panels.Type.F32;
-            case F16 -> Panels.Type.F16;
-            case BF16 -> Panels.Type.BF16;
+            case F64, F32 -> Precision.F32;
+            case F16 -> Precision.F16;
+            case BF16 -> Precision.BF16;
           };
     }
     int columns = loops.tileColumns();
@@ -284,7 +278,9 @@ public final class CpuOps implements Ops {
             loops,
             pool.workers(),
             pool.workers() == 1 ? "" : "s",
-            weights == null ? "" : ", " + weights.name().toLowerCase(Locale.ROOT) + " weights");
+            weights == Precision.F32
+                ? ""
+                : ", " + weights.name().toLowerCase(Locale.ROOT) + " weights");
   }
 
   @Override

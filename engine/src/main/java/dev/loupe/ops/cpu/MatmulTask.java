@@ -1,5 +1,6 @@
 package dev.loupe.ops.cpu;
 
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Tensor;
 import dev.loupe.weights.config.Activation;
 import java.lang.foreign.MemorySegment;
@@ -61,7 +62,7 @@ final class MatmulTask implements WorkerPool.Body {
   private void tiles(int panel, Scratch s) {
     MemorySegment wide = w.data();
     long offset = w.offset(panel);
-    if (w.type() != Panels.Type.F32) {
+    if (w.type() != Precision.F32) {
       wide = s.panel((long) w.in() * w.columns());
       offset = 0;
       s.loops.widen(w, panel, wide);
@@ -81,7 +82,7 @@ final class MatmulTask implements WorkerPool.Body {
     MemorySegment tile = direct ? out.data() : s.tile;
     long stride = direct ? 4L * out.cols() : 4L * columns;
     long at = direct ? out.offset(m, first) : 0;
-    if (w.type() == Panels.Type.INT8) {
+    if (w.type() == Precision.INT8) {
       multiplyGroups(m, rows, panel, wide, tile, at, stride, s);
     } else {
       long width = 4L * columns;

@@ -1,5 +1,6 @@
 package dev.loupe.ops.cpu;
 
+import dev.loupe.ops.Precision;
 import dev.loupe.ops.Weight;
 import dev.loupe.weights.tensor.DType;
 import dev.loupe.weights.tensor.StoredTensor;
@@ -16,29 +17,17 @@ import java.util.Arrays;
  * <p>16-bit elements lie in pairs, one of the first vector and the one of the second with the same
  * lane, so that a 32-bit lane holds both and is taken apart by shifts and masks.
  *
+ * @param type what the elements are
  * @param columns outputs of a panel: two vectors
  * @param data the panels, one after the other
  * @param scales of INT8: f32 [panels, groups, columns]; else empty
  */
-record Panels(Type type, int in, int out, int columns, MemorySegment data, MemorySegment scales)
+record Panels(
+    Precision type, int in, int out, int columns, MemorySegment data, MemorySegment scales)
     implements Weight {
-  /** What the elements are. */
-  enum Type {
-    F32(4),
-    F16(2),
-    BF16(2),
-    /** A signed byte, times the scale of its output's group of inputs: within half a step. */
-    INT8(1);
-
-    final int bytes;
-
-    Type(int bytes) {
-      this.bytes = bytes;
-    }
-  }
-
   /** Of nothing. */
-  static final Panels NONE = new Panels(Type.F32, 0, 0, 1, MemorySegment.NULL, MemorySegment.NULL);
+  static final Panels NONE =
+      new Panels(Precision.F32, 0, 0, 1, MemorySegment.NULL, MemorySegment.NULL);
 
   /** Inputs that share a scale in INT8. */
   static final int GROUP = 64;
@@ -55,7 +44,7 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
 
   /** Packs Conv1D's [in, out]. */
   static Panels ofColumns(
-      StoredTensor stored, Type type, int columns, Arena arena, WorkerPool pool) {
+      StoredTensor stored, Precision type, int columns, Arena arena, WorkerPool pool) {
     int in = Math.toIntExact(stored.shape().getFirst());
     int out = Math.toIntExact(stored.shape().getLast());
     DType dtype = stored.dtype();
@@ -69,7 +58,8 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
   }
 
   /** Packs a table [out, in], one row for each output. */
-  static Panels ofRows(StoredTensor stored, Type type, int columns, Arena arena, WorkerPool pool) {
+  static Panels ofRows(
+      StoredTensor stored, Precision type, int columns, Arena arena, WorkerPool pool) {
     int out = Math.toIntExact(stored.shape().getFirst());
     int in = Math.toIntExact(stored.shape().getLast());
     DType dtype = stored.dtype();
@@ -89,7 +79,7 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
   /** What {@code stored} makes of its file is held while it is packed, and no longer. */
   private static Panels pack(
       StoredTensor stored,
-      Type type,
+      Precision type,
       int in,
       int out,
       int columns,
@@ -103,7 +93,7 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
 
   private static Panels pack(
       MemorySegment from,
-      Type type,
+      Precision type,
       int in,
       int out,
       int columns,
@@ -112,10 +102,10 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
       Source source) {
     int count = Math.ceilDiv(out, columns);
     int groups = Math.ceilDiv(in, GROUP);
-    long bytes = (long) count * in * columns * type.bytes;
+    long bytes = (long) count * in * columns * type.bytes();
     MemorySegment data = Pages.allocate(arena, bytes + SLACK);
     MemorySegment scales =
-        type == Type.INT8
+        type == Precision.INT8
             ? Pages.allocate(arena, 4L * count * groups * columns)
             : MemorySegment.NULL;
     Panels panels = new Panels(type, in, out, columns, data, scales);
@@ -137,7 +127,7 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
         });
     for (boolean found : special) {
       if (found) { // the loops take every f16 for a number, and bytes can't say infinity
-        return pack(from, Type.F32, in, out, columns, arena, pool, source);
+        return pack(from, Precision.F32, in, out, columns, arena, pool, source);
       }
     }
     return panels;
@@ -217,11 +207,11 @@ record Panels(Type type, int in, int out, int columns, MemorySegment data, Memor
 
   /** Where the weights of input {@code k} begin in a panel. */
   long offset(int panel, int k) {
-    return offset(panel) + (long) k * columns * type.bytes;
+    return offset(panel) + (long) k * columns * type.bytes();
   }
 
   long panelBytes() {
-    return (long) in * columns * type.bytes;
+    return (long) in * columns * type.bytes();
   }
 
   /** Where the scales of a group of a panel begin in {@link #scales}, in bytes. */

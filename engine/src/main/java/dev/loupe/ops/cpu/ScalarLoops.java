@@ -1,5 +1,6 @@
 package dev.loupe.ops.cpu;
 
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.config.Activation;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -60,7 +61,7 @@ final class ScalarLoops implements InnerLoops {
 
   /** The weights of input {@code k}. */
   private void read(Panels w, int panel, int k) {
-    if (w.type() == Panels.Type.F32) {
+    if (w.type() == Precision.F32) {
       MemorySegment.copy(w.data(), F32, w.offset(panel) + 4L * k * COLUMNS, weights, 0, COLUMNS);
       return;
     }
@@ -87,7 +88,7 @@ final class ScalarLoops implements InnerLoops {
       int n,
       MemorySegment out,
       long at) {
-    boolean scaled = w.type() == Panels.Type.INT8;
+    boolean scaled = w.type() == Precision.INT8;
     int group = scaled ? Panels.GROUP : n;
     for (int p = 0; p < panels; p++) {
       long to = at + 4L * p * COLUMNS;

@@ -1,5 +1,6 @@
 package dev.loupe.ops.cpu;
 
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.config.Activation;
 import java.io.IOException;
 import java.io.InputStream;
@@ -207,7 +208,7 @@ final class VectorLoops implements InnerLoops {
     x = known(x);
     sums = known(sums);
     int p = 0;
-    if (panels == STREAMS && (w.type() != Panels.Type.F16 || scales(x, xOffset, n))) {
+    if (panels == STREAMS && (w.type() != Precision.F16 || scales(x, xOffset, n))) {
       multiplyFour(x, xOffset, w, panel, first, n, sums, at);
       p = STREAMS;
     }

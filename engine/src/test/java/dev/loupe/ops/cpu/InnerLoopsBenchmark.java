@@ -1,5 +1,6 @@
 package dev.loupe.ops.cpu;
 
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.tensor.DType;
 import dev.loupe.weights.tensor.StoredTensor;
 import java.lang.foreign.Arena;
@@ -74,8 +75,7 @@ public class InnerLoopsBenchmark {
     w = filled(WIDTH * WIDTH);
     StoredTensor stored = new StoredTensor("w", DType.F32, List.of((long) WIDTH, (long) WIDTH), w);
     try (WorkerPool pool = new WorkerPool(1)) {
-      panels =
-          Panels.ofColumns(stored, Panels.Type.valueOf(type), loops.tileColumns(), arena, pool);
+      panels = Panels.ofColumns(stored, Precision.valueOf(type), loops.tileColumns(), arena, pool);
     }
   }
 

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.ops.Precision;
 import dev.loupe.weights.config.Activation;
 import dev.loupe.weights.tensor.DType;
 import dev.loupe.weights.tensor.StoredTensor;
@@ -88,7 +89,7 @@ class InnerLoopsTest {
   }
 
   /** What element [k, o] of the weight is once it is packed, by the definition of each type. */
-  private static float[] values(StoredTensor w, Panels.Type type) {
+  private static float[] values(StoredTensor w, Precision type) {
     int in = Math.toIntExact(w.shape().get(0));
     int out = Math.toIntExact(w.shape().get(1));
     float[] values = new float[in * out];
@@ -129,19 +130,19 @@ class InnerLoopsTest {
   }
 
   /** The product by one row, each sum from its first input to its last. */
-  private static float[] product(float[] x, StoredTensor w, Panels.Type type, float[] start) {
+  private static float[] product(float[] x, StoredTensor w, Precision type, float[] start) {
     int in = x.length;
     int out = start.length;
     float[] values = values(w, type);
     float[] sums = start.clone();
     for (int o = 0; o < out; o++) {
       for (int first = 0; first < in; first += 64) {
-        float part = type == Panels.Type.INT8 ? 0 : sums[o];
+        float part = type == Precision.INT8 ? 0 : sums[o];
         int end = Math.min(in, first + 64);
         for (int k = first; k < end; k++) {
           part = Math.fma(x[k], values[k * out + o], part);
         }
-        sums[o] = type == Panels.Type.INT8 ? Math.fma(part, scale(w, first, o), sums[o]) : part;
+        sums[o] = type == Precision.INT8 ? Math.fma(part, scale(w, first, o), sums[o]) : part;
       }
     }
     return sums;
@@ -156,7 +157,7 @@ class InnerLoopsTest {
   void productsByOneRow(InnerLoops vector) {
     try (Arena arena = Arena.ofShared();
         WorkerPool pool = new WorkerPool(2)) {
-      for (Panels.Type type : Panels.Type.values()) {
+      for (Precision type : Precision.values()) {
         for (int in : new int[] {1, 63, 64, 65, 200}) {
           for (int out : new int[] {1, 17, 64, 130}) {
             StoredTensor w = stored(arena, DType.F32, in, out);
@@ -205,7 +206,7 @@ class InnerLoopsTest {
       int in = 70;
       int out = 40;
       StoredTensor w = stored(arena, DType.F16, in, out);
-      float[] values = values(w, Panels.Type.F32);
+      float[] values = values(w, Precision.F32);
       MemorySegment rows = arena.allocate(2L * in * out);
       for (int o = 0; o < out; o++) {
         for (int k = 0; k < in; k++) {
@@ -214,7 +215,7 @@ class InnerLoopsTest {
         }
       }
       StoredTensor table = new StoredTensor("t", DType.F16, List.of((long) out, (long) in), rows);
-      for (Panels.Type type : Panels.Type.values()) {
+      for (Precision type : Precision.values()) {
         Panels one = Panels.ofColumns(w, type, 16, arena, pool);
         Panels two = Panels.ofRows(table, type, 16, arena, pool);
         assertEquals(-1, one.data().mismatch(two.data()), type.toString());
@@ -231,11 +232,11 @@ class InnerLoopsTest {
         WorkerPool pool = new WorkerPool(2)) {
       StoredTensor w = stored(arena, DType.F32, 3, 100);
       w.data(arena).set(ScalarLoops.F32, 4 * 150, odd);
-      assertEquals(Panels.Type.F32, Panels.ofColumns(w, Panels.Type.F16, 16, arena, pool).type());
-      assertEquals(Panels.Type.BF16, Panels.ofColumns(w, Panels.Type.BF16, 16, arena, pool).type());
+      assertEquals(Precision.F32, Panels.ofColumns(w, Precision.F16, 16, arena, pool).type());
+      assertEquals(Precision.BF16, Panels.ofColumns(w, Precision.BF16, 16, arena, pool).type());
       assertEquals(
-          Float.isFinite(odd) ? Panels.Type.INT8 : Panels.Type.F32,
-          Panels.ofColumns(w, Panels.Type.INT8, 16, arena, pool).type());
+          Float.isFinite(odd) ? Precision.INT8 : Precision.F32,
+          Panels.ofColumns(w, Precision.INT8, 16, arena, pool).type());
     }
   }
 
@@ -437,7 +438,7 @@ class InnerLoopsTest {
   @MethodSource("vectors")
   void wideningIsExact(InnerLoops vector) {
     try (Arena arena = Arena.ofConfined()) {
-      for (Panels.Type type : Panels.Type.values()) {
+      for (Precision type : Precision.values()) {
         for (InnerLoops loops : all(vector)) {
           int columns = loops.tileColumns();
           int in = (1 << 16) / columns;
@@ -456,7 +457,7 @@ class InnerLoopsTest {
                   case BF16 -> Float.intBitsToFloat(panels.place(i) << 16);
                   case INT8 -> data.get(ValueLayout.JAVA_BYTE, i);
                 };
-            if (type != Panels.Type.F16 || Float.isFinite(expected)) {
+            if (type != Precision.F16 || Float.isFinite(expected)) {
               assertEquals(expected, wide.get(ScalarLoops.F32, 4L * i), type + " " + i);
             }
           }
