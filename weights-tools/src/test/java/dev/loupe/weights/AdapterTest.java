@@ -6,91 +6,25 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.weights.format.SafetensorsWriter;
-import dev.loupe.weights.io.CheckpointException;
 import dev.loupe.weights.io.Progress;
 import dev.loupe.weights.tensor.DType;
 import dev.loupe.weights.tensor.StoredTensor;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.SplittableRandom;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** LoRA adapters as PEFT writes them, against sums written out. */
-class AdapterTest {
-  private static final String FRONT = "base_model.model.transformer.";
-  private static final int C = ModelFolder.ODD.nEmbd();
-  private static final int V = ModelFolder.ODD.vocabSize();
-  private static final int INNER = ModelFolder.ODD.nInner();
-
-  @TempDir Path temporary;
-  private Path base = Path.of("");
-  private Path adapter = Path.of("");
-  private final Map<SafetensorsWriter.Entry, byte[]> tensors = new LinkedHashMap<>();
-  private final Map<String, float[]> values = new LinkedHashMap<>();
-  private final SplittableRandom random = new SplittableRandom(11);
-
-  @BeforeEach
-  void model() throws IOException {
-    base = temporary.resolve("base");
-    ModelFolder.random(base, ModelFolder.ODD, RandomCheckpoint.Layout.PLAIN);
-    adapter = Files.createDirectory(temporary.resolve("adapter"));
-  }
-
-  private void put(String name, long... shape) {
-    int n = 1;
-    for (long extent : shape) {
-      n *= (int) extent;
-    }
-    float[] x = new float[n];
-    ByteBuffer bytes = ByteBuffer.allocate(4 * n).order(ByteOrder.LITTLE_ENDIAN);
-    for (int i = 0; i < n; i++) {
-      x[i] = (float) random.nextDouble(-1, 1);
-      bytes.putFloat(x[i]);
-    }
-    List<Long> extents = java.util.Arrays.stream(shape).boxed().toList();
-    tensors.put(new SafetensorsWriter.Entry(name, DType.F32, extents), bytes.array());
-    values.put(name, x);
-  }
-
-  private void linear(String module, int rank, int in, int out) {
-    put(FRONT + module + ".lora_A.weight", rank, in);
-    put(FRONT + module + ".lora_B.weight", out, rank);
-  }
-
-  private void write(String fields) throws IOException {
-    ModelFolder.write(adapter.resolve("adapter_model.safetensors"), tensors);
-    config(fields);
-  }
-
-  private void config(String fields) throws IOException {
-    Files.writeString(
-        adapter.resolve("adapter_config.json"),
-        ("{'peft_type': 'LORA', 'base_model_name_or_path': '" + base + "'" + fields + "}")
-            .replace('\'', '"'));
-  }
-
-  private Checkpoint open() throws CheckpointException {
-    return Checkpoint.open(base, null, adapter);
-  }
-
-  private void refused(Object... words) {
-    Refusal.of(() -> open().close(), words);
-  }
-
+class AdapterTest extends AdapterFixture {
   private static float[] floats(Checkpoint checkpoint, String name) {
     return Same.floats(checkpoint.tensor(name));
   }
@@ -321,103 +255,6 @@ class AdapterTest {
       assertEquals(V + 3, merged.config().vocabSize());
       assertHolds(value(FRONT + "wte.weight"), merged.tensor("wte.weight"));
     }
-  }
-
-  @Test
-  void aFolderOpensItsBase() throws IOException {
-    linear("h.0.attn.c_attn", 3, C, 3 * C);
-    write(",'r': 3");
-    try (Checkpoint byFolder = Checkpoint.open(adapter);
-        Checkpoint merged = open()) {
-      Same.model(merged, byFolder);
-    }
-    replaceBase("../base");
-    try (Checkpoint byFolder = Checkpoint.open(adapter)) {
-      assertEquals(Optional.of(adapter), byFolder.adapter());
-    }
-    replaceBase("somebody/gpt2-of-theirs");
-    Refusal.of(
-        () -> Checkpoint.open(adapter).close(),
-        "adapter of somebody/gpt2-of-theirs, which is not here",
-        "as its adapter");
-    Files.writeString(adapter.resolve("adapter_config.json"), "{\"peft_type\": \"LORA\"}");
-    Refusal.of(() -> Checkpoint.open(adapter).close(), "names no base_model_name_or_path");
-    Files.copy(ModelFolder.weights(base), ModelFolder.weights(adapter));
-    Refusal.of(() -> Checkpoint.open(adapter).close(), "holds a model", "and an adapter");
-    Refusal.of(() -> Checkpoint.open(base, null, base).close(), "is no adapter");
-  }
-
-  private void replaceBase(String name) throws IOException {
-    Path file = adapter.resolve("adapter_config.json");
-    Files.writeString(
-        file,
-        Files.readString(file)
-            .replaceAll("(\"base_model_name_or_path\": )\"[^\"]*\"", "$1\"" + name + "\""));
-  }
-
-  @ParameterizedTest
-  @CsvSource(
-      delimiter = '|',
-      quoteCharacter = '`',
-      value = {
-        "'use_dora': true | use_dora",
-        "'lora_bias': true | lora_bias",
-        "'layer_replication': [[0, 1]] | layer_replication",
-        "'trainable_token_indices': [3] | trainable_token_indices",
-        "'target_parameters': ['x'] | target_parameters",
-        "'init_lora_weights': 'pissa_niter_4' | init_lora_weights pissa_niter_4",
-        "'init_lora_weights': 'olora' | olora",
-        "'loftq_config': {'bits': 4} | loftq_config"
-      })
-  void refusesOtherKinds(String field, String word) throws IOException {
-    linear("h.0.attn.c_attn", 3, C, 3 * C);
-    write(",'r': 3," + field);
-    refused("adapter_config.json", word);
-  }
-
-  @Test
-  void fieldsWithoutEffect() throws IOException {
-    linear("h.0.attn.c_attn", 3, C, 3 * C);
-    write(
-        ",'r': 3, 'use_dora': false, 'layer_replication': null, 'loftq_config': {}, 'x': NaN,"
-            + " 'target_modules': ['c_attn'], 'init_lora_weights': 'gaussian', 'new_kind': true");
-    try (Checkpoint merged = open()) {
-      assertTrue(
-          merged.notes().getFirst().contains("sets x, new_kind, which Loupe doesn't know"),
-          merged.notes()::toString);
-    }
-  }
-
-  private void tensor(String name, String word, long... shape) throws IOException {
-    tensors.clear();
-    put(name, shape);
-    write(",'r': 3");
-    refused("adapter_model.safetensors", word);
-  }
-
-  @Test
-  void refusesWhatDoesNotFit() throws IOException {
-    for (String kind : List.of("ADALORA", "IA3", "PREFIX_TUNING")) {
-      Files.writeString(
-          adapter.resolve("adapter_config.json"), "{\"peft_type\": \"" + kind + "\"}");
-      refused("adapter of type " + kind);
-    }
-    linear("h.0.attn.c_attn", 3, C, 3 * C);
-    config(",'r': 3");
-    refused("no adapter_model.safetensors or adapter_model.bin");
-    tensor(FRONT + "h.0.attn.c_attn.lora_A.weight", "one matrix of two for h.0.attn.c_attn", 3, C);
-    tensor(FRONT + "h.0.attn.c_attn.lora_magnitude_vector", "lora_magnitude_vector", C);
-    tensor(FRONT + "h.0.attn.c_attn.lora_B.bias", "lora_B.bias", C);
-    tensor(FRONT + "h.0.attn.q_proj.lora_A.weight", "h.0.attn.q_proj", 3, C);
-    tensor("base_model.model.layers.0.q_proj.lora_A.weight", "a GPT-2 doesn't have", 3, C);
-    tensor(FRONT + "h.7.ln_1.weight", "h.7.ln_1.weight", C);
-    tensors.clear();
-    linear("h.0.attn.c_attn", 3, C, C);
-    write(",'r': 3");
-    refused("A [3, 50] and B [50, 3] don't fit h.0.attn.c_attn, which is [50, 150]");
-    Files.writeString(
-        adapter.resolve("adapter_model.safetensors"), "version https://git-lfs.github.com/spec/v1");
-    refused("adapter_model.safetensors", "Git LFS pointer");
   }
 
   @Test

@@ -4,13 +4,8 @@ import java.io.IOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
 import java.net.URI;
-import java.nio.ByteBuffer;
-import java.nio.MappedByteBuffer;
 import java.nio.channels.FileChannel;
-import java.nio.channels.FileLock;
-import java.nio.channels.ReadableByteChannel;
 import java.nio.channels.SeekableByteChannel;
-import java.nio.channels.WritableByteChannel;
 import java.nio.file.AccessMode;
 import java.nio.file.CopyOption;
 import java.nio.file.DirectoryStream;
@@ -228,7 +223,8 @@ public final class FaultyFiles {
           || options.contains(StandardOpenOption.APPEND)) {
         step(path);
       }
-      return new Channel(path, of.newFileChannel(unwrap(path), options, attributes));
+      return new FaultyChannel(
+          () -> step(path), of.newFileChannel(unwrap(path), options, attributes));
     }
 
     @Override
@@ -329,110 +325,6 @@ public final class FaultyFiles {
     public void setAttribute(Path path, String name, Object value, LinkOption... options)
         throws IOException {
       of.setAttribute(unwrap(path), name, value, options);
-    }
-  }
-
-  private final class Channel extends FileChannel {
-    private final Path path;
-    private final FileChannel of;
-
-    Channel(Path path, FileChannel of) {
-      this.path = path;
-      this.of = of;
-    }
-
-    @Override
-    public int read(ByteBuffer to) throws IOException {
-      return of.read(to);
-    }
-
-    @Override
-    public long read(ByteBuffer[] to, int offset, int length) throws IOException {
-      return of.read(to, offset, length);
-    }
-
-    @Override
-    public int write(ByteBuffer from) throws IOException {
-      step(path);
-      return of.write(from);
-    }
-
-    @Override
-    public long write(ByteBuffer[] from, int offset, int length) throws IOException {
-      step(path);
-      return of.write(from, offset, length);
-    }
-
-    @Override
-    public long position() throws IOException {
-      return of.position();
-    }
-
-    @Override
-    public FileChannel position(long position) throws IOException {
-      of.position(position);
-      return this;
-    }
-
-    @Override
-    public long size() throws IOException {
-      return of.size();
-    }
-
-    @Override
-    public FileChannel truncate(long size) throws IOException {
-      step(path);
-      of.truncate(size);
-      return this;
-    }
-
-    @Override
-    public void force(boolean metaData) throws IOException {
-      step(path);
-      of.force(metaData);
-    }
-
-    @Override
-    public long transferTo(long position, long count, WritableByteChannel to) throws IOException {
-      return of.transferTo(position, count, to);
-    }
-
-    @Override
-    public long transferFrom(ReadableByteChannel from, long position, long count)
-        throws IOException {
-      step(path);
-      return of.transferFrom(from, position, count);
-    }
-
-    @Override
-    public int read(ByteBuffer to, long position) throws IOException {
-      return of.read(to, position);
-    }
-
-    @Override
-    public int write(ByteBuffer from, long position) throws IOException {
-      step(path);
-      return of.write(from, position);
-    }
-
-    @Override
-    public MappedByteBuffer map(MapMode mode, long position, long size) throws IOException {
-      return of.map(mode, position, size);
-    }
-
-    @Override
-    public FileLock lock(long position, long size, boolean shared) throws IOException {
-      return of.lock(position, size, shared);
-    }
-
-    @Override
-    public FileLock tryLock(long position, long size, boolean shared) throws IOException {
-      return of.tryLock(position, size, shared);
-    }
-
-    @Override
-    protected void implCloseChannel() throws IOException {
-      of.close();
     }
   }
 }

@@ -42,6 +42,11 @@ public final class ModelFolder {
     return folder;
   }
 
+  /** A folder in {@code parent} with a model of {@link #ODD} sizes. */
+  static Path odd(Path parent) throws IOException {
+    return random(parent.resolve("odd"), ODD, RandomCheckpoint.Layout.PLAIN);
+  }
+
   /** A reader that swaps two sizes must not get away with it. */
   static void requireDistinct(Gpt2Config config) {
     List<Integer> sizes =
