@@ -5,26 +5,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.cuda.DeviceBuffer;
-import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.KernelChoice;
 import dev.loupe.cuda.driver.Variant;
-import dev.loupe.cuda.emulator.Emulator;
 import dev.loupe.cuda.emulator.OnDevice;
-import dev.loupe.cuda.emulator.Refusal;
 import dev.loupe.cuda.emulator.Schedules;
 import dev.loupe.cuda.kernels.AttentionMapKernels.Cells;
 import dev.loupe.cuda.kernels.AttentionMapKernels.Layout;
 import dev.loupe.cuda.kernels.AttentionMapKernels.Selection;
 import dev.loupe.cuda.kernels.AttentionMapKernels.Statistics;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.Comparator;
-import java.util.List;
-import java.util.stream.IntStream;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -32,64 +22,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 @OnDevice
 @Tag("gpu")
-class AttentionMapKernelsTest {
-  /** A prefill of 65 rows, one decoding row, and a second chunk that begins inside a tile. */
-  private static final int[][] SEGMENTS = {{0, 65, 1, 0}, {65, 1, 0, 32}, {66, 34, 2, 99}};
-
-  private static final int ROWS = 100;
-  private static final int[] FILLED = {33, 65, 133};
-  private static final int CAPACITY = 140;
-
-  private static Gpu gpu;
-
-  @BeforeAll
-  static void open() {
-    gpu = Emulator.open();
-  }
-
-  @AfterAll
-  static void close() {
-    gpu.close();
-  }
-
-  record Case(Variant variant, Element activations, Element cache, int d, boolean causal) {
-    @Override
-    public String toString() {
-      return "%s %s %s/%s D %d %s"
-          .formatted(
-              variant.family(),
-              variant.name(),
-              activations.suffix(),
-              cache.suffix(),
-              d,
-              causal ? "causal" : "full");
-    }
-
-    MapProblem problem(float spread) {
-      CacheShape shape = new CacheShape(3, 3, CAPACITY, d);
-      var host = new CachedAttention(shape, activations, cache, ROWS, FILLED, spread, 7 + d);
-      host.copyKey(1, 3); // ties
-      host.copyKey(1, 40);
-      return new MapProblem(gpu, host, SEGMENTS, causal);
-    }
-  }
-
-  private static List<Case> cases(List<Variant> variants) {
-    List<Case> cases = new ArrayList<>();
-    for (Variant variant : variants) {
-      for (Element cache : variant.elements().stream().sorted().toList()) {
-        cases.add(new Case(variant, cache, cache, 64, true));
-        cases.add(new Case(variant, cache, cache, 8, true));
-        cases.add(new Case(variant, cache, cache, 80, false));
-        cases.add(new Case(variant, cache, cache, 128, true));
-        if (cache != Element.F32 && !variant.name().equals("v3")) {
-          cases.add(new Case(variant, Element.F32, cache, 24, false));
-        }
-      }
-    }
-    return cases;
-  }
-
+class AttentionMapKernelsTest extends AttentionMapFixture {
   static Stream<Case> maps() {
     return cases(AttentionMapKernels.MAPS).stream();
   }
@@ -99,15 +32,7 @@ class AttentionMapKernelsTest {
   }
 
   static Stream<Case> usualMaps() {
-    return maps().filter(c -> c.d == 64);
-  }
-
-  static Stream<Case> statistics() {
-    return cases(AttentionMapKernels.STATISTICS).stream();
-  }
-
-  static Stream<Case> usualStatistics() {
-    return statistics().filter(c -> c.d == 64);
+    return maps().filter(c -> c.d() == 64);
   }
 
   private static float[] map(
@@ -154,11 +79,6 @@ class AttentionMapKernelsTest {
     }
   }
 
-  private static void assertClose(double want, double got, double bound, String where) {
-    assertTrue(
-        Math.abs(got - want) <= bound, where + ": " + got + " for " + want + ", bound " + bound);
-  }
-
   @ParameterizedTest
   @MethodSource("maps")
   void equalsTheReference(Case c) {
@@ -166,11 +86,11 @@ class AttentionMapKernelsTest {
     try (MapProblem a = c.problem(1)) {
       int[] heads = {2, 0};
       for (Cells cells : Cells.values()) {
-        Element stored = cells == Cells.SCORES == (c.d == 64) ? Element.F32 : Element.F16;
+        Element stored = cells == Cells.SCORES == (c.d() == 64) ? Element.F32 : Element.F16;
         int first = 3;
         int rows = ROWS - 5;
         Selection want = a.select(heads, first, rows);
-        float[] got = map(c.variant, a, want, cells, new Layout.Dense(135), stored);
+        float[] got = map(c.variant(), a, want, cells, new Layout.Dense(135), stored);
         compareDense(a, heads, first, rows, 135, cells, stored, got);
       }
     }
@@ -180,13 +100,13 @@ class AttentionMapKernelsTest {
   @MethodSource("usualMaps")
   void aLongSequenceEqualsTheReference(Case c) {
     Schedules.forward();
-    CacheShape shape = new CacheShape(1, 1, 520, c.d);
-    var host = new CachedAttention(shape, c.activations, c.cache, 513, new int[] {513}, 1, 3);
+    CacheShape shape = new CacheShape(1, 1, 520, c.d());
+    var host = new CachedAttention(shape, c.activations(), c.cache(), 513, new int[] {513}, 1, 3);
     try (MapProblem a = new MapProblem(gpu, host, new int[][] {{0, 513, 0, 0}}, true)) {
       int[] heads = {0};
       Selection want = a.select(heads, 0, 513);
       Layout layout = new Layout.Dense(513);
-      float[] got = map(c.variant, a, want, Cells.PROBABILITIES, layout, Element.F32);
+      float[] got = map(c.variant(), a, want, Cells.PROBABILITIES, layout, Element.F32);
       compareDense(a, heads, 0, 513, 513, Cells.PROBABILITIES, Element.F32, got);
     }
   }
@@ -198,7 +118,7 @@ class AttentionMapKernelsTest {
     try (MapProblem a = c.problem(30)) {
       Selection want = a.select(new int[] {1}, 0, ROWS);
       Layout layout = new Layout.Dense(133);
-      float[] got = map(c.variant, a, want, Cells.PROBABILITIES, layout, Element.F32);
+      float[] got = map(c.variant(), a, want, Cells.PROBABILITIES, layout, Element.F32);
       compareDense(a, new int[] {1}, 0, ROWS, 133, Cells.PROBABILITIES, Element.F32, got);
     }
   }
@@ -210,7 +130,7 @@ class AttentionMapKernelsTest {
       Schedules.forward();
       Selection want = a.select(new int[] {0}, 0, ROWS);
       Layout layout = new Layout.Dense(133);
-      float[] got = map(c.variant, a, want, Cells.PROBABILITIES, layout, Element.F32);
+      float[] got = map(c.variant(), a, want, Cells.PROBABILITIES, layout, Element.F32);
       for (int row = 0; row < ROWS; row++) {
         double sum = 0;
         for (int key = 0; key < 133; key++) {
@@ -220,7 +140,7 @@ class AttentionMapKernelsTest {
       }
       for (Runnable schedule : Schedules.others()) {
         schedule.run();
-        assertArrayEquals(got, map(c.variant, a, want, Cells.PROBABILITIES, layout, Element.F32));
+        assertArrayEquals(got, map(c.variant(), a, want, Cells.PROBABILITIES, layout, Element.F32));
       }
     }
   }
@@ -234,13 +154,13 @@ class AttentionMapKernelsTest {
       int rows = ROWS - 3;
       Selection want = a.select(new int[] {1, 2}, first, rows);
       Layout dense = new Layout.Dense(133);
-      float[] cells = map(c.variant, a, want, Cells.SCORES, dense, Element.F16);
+      float[] cells = map(c.variant(), a, want, Cells.SCORES, dense, Element.F16);
       long entries = 0;
       for (int row = first; row < first + rows; row++) {
         entries += a.keys(row);
       }
       Layout layout = new Layout.Packed(133, entries + 5);
-      float[] packed = map(c.variant, a, want, Cells.SCORES, layout, Element.F16);
+      float[] packed = map(c.variant(), a, want, Cells.SCORES, layout, Element.F16);
       int at = 0;
       for (int h = 0; h < 2; h++) {
         for (int row = 0; row < rows; row++) {
@@ -276,7 +196,7 @@ class AttentionMapKernelsTest {
       DeviceBuffer out = a.poisoned(Element.F32, 3 * 40 * 60);
       out.upload(new float[3 * 40 * 60]);
       Selection want = a.select(heads, 0, 40);
-      a.kernels.map(c.variant, source, want, Cells.SCORES, new Layout.Dense(60), out);
+      a.kernels.map(c.variant(), source, want, Cells.SCORES, new Layout.Dense(60), out);
       float[] got = new float[3 * 40 * 60];
       out.download(got);
       for (int i = 0; i < got.length; i++) {
@@ -285,125 +205,7 @@ class AttentionMapKernelsTest {
       }
       DeviceBuffer packed = a.poisoned(Element.F32, 3 * 100);
       packed.upload(new float[300]);
-      a.kernels.map(c.variant, source, want, Cells.SCORES, new Layout.Packed(140, 100), packed);
-    }
-  }
-
-  /** What came back. */
-  private static final class Found {
-    final float[] entropy;
-    final float[] distance;
-    final int[] keys;
-    final float[] p;
-
-    Found(int n, int k) {
-      entropy = new float[n];
-      distance = new float[n];
-      keys = new int[n * k];
-      p = new float[n * k];
-    }
-  }
-
-  private static Found statistics(Variant variant, MapProblem a, Selection want, int k) {
-    int n = want.headCount() * want.rows();
-    DeviceBuffer entropy = a.poisoned(Element.F32, n);
-    DeviceBuffer distance = a.poisoned(Element.F32, n);
-    DeviceBuffer keys = a.poisoned(Element.I32, (long) n * k);
-    keys.fill((byte) 0x77);
-    DeviceBuffer p = a.poisoned(Element.F32, (long) n * k);
-    a.kernels.statistics(variant, a.source(), want, new Statistics(entropy, distance, keys, p, k));
-    Found found = new Found(n, k);
-    entropy.download(found.entropy);
-    distance.download(found.distance);
-    keys.download(found.keys);
-    p.download(found.p);
-    return found;
-  }
-
-  @ParameterizedTest
-  @MethodSource("statistics")
-  void statisticsEqualTheReference(Case c) {
-    try (MapProblem a = c.problem(c.d == 64 ? 20 : 1)) {
-      int[] heads = {2, 0};
-      int first = 1;
-      int rows = ROWS - 3;
-      for (int k : new int[] {1, 5, 16}) {
-        Schedules.forward();
-        Selection want = a.select(heads, first, rows);
-        Found found = statistics(c.variant, a, want, k);
-        for (int i = 0; i < heads.length * rows; i++) {
-          int row = first + i % rows;
-          compare(a, found, i, row, heads[i / rows], k);
-        }
-        if (k == 5 && (c.d == 64 || c.d == 8)) {
-          for (Runnable schedule : Schedules.others()) {
-            schedule.run();
-            Found again = statistics(c.variant, a, want, k);
-            assertArrayEquals(found.entropy, again.entropy);
-            assertArrayEquals(found.distance, again.distance);
-            assertArrayEquals(found.keys, again.keys);
-            assertArrayEquals(found.p, again.p);
-          }
-        }
-      }
-    }
-  }
-
-  private static void compare(MapProblem a, Found found, int i, int row, int head, int k) {
-    CachedAttention.Row want = a.row(row, head);
-    String where = "head %d, row %d, ".formatted(head, row);
-    assertClose(want.entropy(), found.entropy[i], want.entropyError(), where + "entropy");
-    int position = a.position(row);
-    double distance = want.distance(position);
-    assertClose(distance, found.distance[i], want.distanceError(position), where + "distance");
-    int[] order =
-        IntStream.range(0, want.p.length)
-            .boxed()
-            .sorted(Comparator.<Integer>comparingDouble(key -> -want.score[key]))
-            .mapToInt(Integer::intValue)
-            .toArray();
-    for (int rank = 0; rank < k; rank++) {
-      int key = found.keys[i * k + rank];
-      float p = found.p[i * k + rank];
-      if (rank >= order.length) {
-        assertEquals(-1, key, where);
-        assertEquals(0f, p, where);
-        continue;
-      }
-      // two scores may change places if f32 cannot tell them apart; equal ones may not
-      if (key != order[rank]) {
-        assertTrue(key >= 0 && key < order.length, where + "rank " + rank + " is key " + key);
-        double gap = Math.abs(want.score[key] - want.score[order[rank]]);
-        double bound = want.scoreError[key] + want.scoreError[order[rank]];
-        assertTrue(gap > 0 && gap <= bound, where + "rank " + rank + " is key " + key);
-      }
-      assertClose(want.p[key], p, want.pError(key, Element.F32), where + "rank " + rank);
-    }
-    int[] keys = Arrays.copyOfRange(found.keys, i * k, i * k + Math.min(k, order.length));
-    assertEquals(keys.length, Arrays.stream(keys).distinct().count(), where + "a key twice");
-  }
-
-  @ParameterizedTest
-  @MethodSource("usualStatistics")
-  void statisticsOutsideTheCacheAreNaN(Case c) {
-    Schedules.forward();
-    try (MapProblem a = c.problem(1)) {
-      DeviceBuffer sums = a.floats(Element.F32, new float[2 * 20]);
-      DeviceBuffer distances = a.floats(Element.F32, new float[2 * 20]);
-      DeviceBuffer keys = a.poisoned(Element.I32, 2 * 20 * 2);
-      keys.upload(new int[80]);
-      DeviceBuffer p = a.floats(Element.F32, new float[80]);
-      var source = a.source(0, 10, 1, 0, 10, 10, 3, 0);
-      Statistics out = new Statistics(sums, distances, keys, p, 2);
-      a.kernels.statistics(c.variant, source, a.select(new int[] {0, 3}, 0, 20), out);
-      float[] values = new float[40];
-      sums.download(values);
-      int[] found = new int[80];
-      keys.download(found);
-      for (int i = 0; i < 40; i++) {
-        assertEquals(i >= 10, Float.isNaN(values[i]), "row " + i);
-        assertEquals(i >= 10, found[2 * i] == -1, "row " + i);
-      }
+      a.kernels.map(c.variant(), source, want, Cells.SCORES, new Layout.Packed(140, 100), packed);
     }
   }
 
@@ -471,10 +273,5 @@ class AttentionMapKernelsTest {
           () ->
               a.kernels.statistics(other, a.source(), two, new Statistics(out, out, out, out, 16)));
     }
-  }
-
-  private static void assertMessage(String part, Runnable what) {
-    String message = Refusal.ofArguments(what);
-    assertTrue(message.contains(part), message);
   }
 }

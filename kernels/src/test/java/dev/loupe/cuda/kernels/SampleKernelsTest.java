@@ -2,10 +2,8 @@ package dev.loupe.cuda.kernels;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import dev.loupe.cuda.DeviceBuffer;
-import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.emulator.Emulator;
 import dev.loupe.cuda.emulator.OnDevice;
@@ -15,32 +13,16 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.Random;
 import org.jspecify.annotations.Nullable;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 @OnDevice
-class SampleKernelsTest {
+class SampleKernelsTest extends SampleFixture {
   private static final long SEED = 0x1234_5678_9abc_def0L;
   private static final SampleOptions GREEDY = new SampleOptions(0, 0, 1, 0, 1, SEED);
   private static final SampleOptions PLAIN = new SampleOptions(1, 0, 1, 0, 1, SEED);
-
-  private static Gpu gpu;
-  private static SampleKernels kernels;
-
-  @BeforeAll
-  static void open() {
-    gpu = Emulator.open();
-    kernels = new SampleKernels(gpu);
-  }
-
-  @AfterAll
-  static void close() {
-    gpu.close();
-  }
 
   /** Rows of logits and what is known of each; every row draws at a position of its own. */
   private static final class Rows {
@@ -152,21 +134,6 @@ class SampleKernelsTest {
     assertDraws(options, restricted(logits, random));
   }
 
-  /** Five kinds of rows, some made to tie. */
-  private static void fill(float[] row, int kind, Random random) {
-    for (int i = 0; i < row.length; i++) {
-      double x = random.nextGaussian();
-      row[i] =
-          switch (kind) {
-            case 0 -> (float) (3 * x);
-            case 1 -> Math.round(2 * x) / 2f; // many equal ones
-            case 2 -> 1.5f; // nothing but equal ones
-            case 3 -> random.nextBoolean() ? 80 : -80;
-            default -> Float.intBitsToFloat(Float.floatToIntBits(5f) + random.nextInt(4));
-          };
-    }
-  }
-
   /** Some ids are not allowed, some have been seen. */
   private static Rows restricted(float[][] logits, Random random) {
     int vocabulary = logits[0].length;
@@ -265,20 +232,13 @@ class SampleKernelsTest {
           assertArrayEquals(forward.seen, other.seen);
           assertDraws(options, rows);
         }
-        softmaxAndItsLogFollowTheDefinition(1000);
-        logprobsFollowTheDefinition(1000);
+        LogitKernelsTest logits = new LogitKernelsTest();
+        logits.softmaxAndItsLogFollowTheDefinition(1000);
+        logits.logprobsFollowTheDefinition(1000);
       }
     } finally {
       Emulator.forward();
     }
-  }
-
-  private static float[][] kinds(int vocabulary) {
-    float[][] logits = new float[5][vocabulary];
-    for (int kind = 0; kind < 5; kind++) {
-      fill(logits[kind], kind, new Random(kind));
-    }
-    return logits;
   }
 
   @Test
@@ -398,244 +358,5 @@ class SampleKernelsTest {
       seen.download(outcome.seen);
     }
     return outcome;
-  }
-
-  /** Rows apart by {@code stride}, NaN between them and nothing after the last. */
-  private static DeviceBuffer upload(float[][] rows, int stride) {
-    float[] flat = new float[(rows.length - 1) * stride + rows[0].length];
-    Arrays.fill(flat, Float.NaN);
-    for (int r = 0; r < rows.length; r++) {
-      System.arraycopy(rows[r], 0, flat, r * stride, rows[r].length);
-    }
-    DeviceBuffer buffer = gpu.allocate(Element.F32, flat.length);
-    buffer.upload(flat);
-    return buffer;
-  }
-
-  private static int[] words(BitSet bits, int n) {
-    int[] words = new int[n];
-    for (int id = bits.nextSetBit(0); id >= 0 && id < 32 * n; id = bits.nextSetBit(id + 1)) {
-      words[id / 32] |= 1 << id % 32;
-    }
-    return words;
-  }
-
-  @Test
-  void argmaxTakesTheLowestOfTheLargest() {
-    for (int vocabulary : new int[] {1, 7, 1000, 50257}) {
-      float[][] logits = kinds(vocabulary);
-      BitSet allowed = new BitSet();
-      allowed.set(vocabulary / 3, vocabulary);
-      int words = Math.ceilDiv(vocabulary, 32);
-      try (DeviceBuffer values = upload(logits, vocabulary);
-          DeviceBuffer set = gpu.allocate(Element.I32, words);
-          DeviceBuffer ids = gpu.allocate(Element.I32, 5);
-          DeviceBuffer errors = gpu.allocate(Element.I32, 5)) {
-        set.upload(words(allowed, words));
-        SampleKernels.Logits rows = new SampleKernels.Logits(values, 5, vocabulary);
-        int[] got = new int[5];
-        kernels.argmax(rows, null, ids, errors);
-        ids.download(got);
-        assertArrayEquals(best(logits, 0), got);
-        kernels.argmax(rows, set, ids, errors);
-        ids.download(got);
-        assertArrayEquals(best(logits, vocabulary / 3), got);
-        errors.download(got);
-        assertArrayEquals(new int[5], got);
-      }
-    }
-  }
-
-  private static int[] best(float[][] logits, int from) {
-    int[] best = new int[logits.length];
-    for (int r = 0; r < best.length; r++) {
-      best[r] = from;
-      for (int id = from; id < logits[r].length; id++) {
-        best[r] = logits[r][id] > logits[r][best[r]] ? id : best[r];
-      }
-    }
-    return best;
-  }
-
-  @Test
-  void argmaxReportsRowsWithoutAnAnswer() {
-    float[][] logits = new float[3][9];
-    logits[1][8] = Float.NaN;
-    try (DeviceBuffer values = upload(logits, 9);
-        DeviceBuffer none = gpu.allocate(Element.I32, 1);
-        DeviceBuffer ids = gpu.allocate(Element.I32, 3);
-        DeviceBuffer errors = gpu.allocate(Element.I32, 3)) {
-      none.upload(new int[1]);
-      int[] got = new int[3];
-      kernels.argmax(new SampleKernels.Logits(values, 3, 9), none, ids, errors);
-      errors.download(got);
-      assertArrayEquals(
-          new int[] {SampleKernels.NO_ID, SampleKernels.NOT_FINITE, SampleKernels.NO_ID}, got);
-      ids.download(got);
-      assertArrayEquals(new int[] {-1, -1, -1}, got);
-    }
-  }
-
-  @ParameterizedTest
-  @ValueSource(ints = {1, 7, 1000, 50257})
-  void softmaxAndItsLogFollowTheDefinition(int vocabulary) {
-    float[][] logits = kinds(vocabulary);
-    int stride = vocabulary + 1;
-    for (float temperature : new float[] {1, 0.5f, 3}) {
-      for (boolean log : new boolean[] {true, false}) {
-        float[] got = new float[4 * stride + vocabulary];
-        try (DeviceBuffer values = upload(logits, stride);
-            DeviceBuffer y = gpu.allocate(Element.F32, got.length)) {
-          y.fill((byte) 0xff);
-          SampleKernels.Logits rows = new SampleKernels.Logits(values, 5, vocabulary, stride);
-          kernels.softmax(rows, y, temperature, log);
-          y.download(got);
-          kernels.softmax(rows, values, temperature, log);
-          float[] inPlace = new float[got.length];
-          values.download(inPlace);
-          assertArrayEquals(got, inPlace, "in place");
-        }
-        for (int r = 0; r < 5; r++) {
-          assertSoftmax(logits[r], temperature, log, got, r * stride);
-        }
-      }
-    }
-  }
-
-  private static void assertSoftmax(
-      float[] logits, float temperature, boolean log, float[] got, int start) {
-    double[] logprobs = logSoftmax(logits, temperature);
-    double sum = 0;
-    for (int id = 0; id < logits.length; id++) {
-      // A score errs by 2^-23 of its size, a probability by that times itself. The sum errs by its
-      // additions in a row: as many as a thread has ids, then 5 in the warp and 32 over warps.
-      double relative = 0x1p-23 * (Math.abs(logprobs[id]) + 24 + Math.ceilDiv(logits.length, 1024));
-      double expected = log ? logprobs[id] : Math.exp(logprobs[id]);
-      double tolerance = log ? relative : expected * relative + 0x1p-126;
-      assertEquals(expected, got[start + id], tolerance, "id " + id);
-      sum += log ? Math.exp(got[start + id]) : got[start + id];
-    }
-    assertEquals(1, sum, 1e-5);
-  }
-
-  @ParameterizedTest
-  @ValueSource(ints = {1, 7, 1000, 50257})
-  void logprobsFollowTheDefinition(int vocabulary) {
-    float[][] logits = kinds(vocabulary);
-    for (int stride : new int[] {vocabulary, Math.ceilDiv(vocabulary + 1, 4) * 4}) {
-      try (DeviceBuffer values = upload(logits, stride);
-          DeviceBuffer of = gpu.allocate(Element.I32, 5);
-          DeviceBuffer y = gpu.allocate(Element.F32, 6)) {
-        for (int first : new int[] {0, vocabulary / 2}) {
-          int[] ids = {first, vocabulary - 1, -1, 0, vocabulary - 1 - first};
-          of.upload(ids);
-          y.fill((byte) 0xff);
-          kernels.logprobs(new SampleKernels.Logits(values, 5, vocabulary, stride), of, y);
-          float[] got = new float[6];
-          y.download(got);
-          for (int r = 0; r < 5; r++) {
-            double expected = ids[r] < 0 ? Double.NaN : logSoftmax(logits[r], 1)[ids[r]];
-            double tolerance =
-                0x1p-23 * (Math.abs(expected) + 24 + Math.ceilDiv(vocabulary, 1024)); // as above
-            assertEquals(expected, got[r], ids[r] < 0 ? 0 : tolerance, "row " + r);
-          }
-          assertEquals(-1, Float.floatToRawIntBits(got[5]), "no more than the rows");
-        }
-      }
-    }
-  }
-
-  @Test
-  void logprobsOfWhatIsNotFiniteAreNan() {
-    float[][] logits = new float[5][100];
-    logits[1][99] = Float.NaN;
-    logits[2][40] = Float.POSITIVE_INFINITY;
-    logits[4][50] = Float.NEGATIVE_INFINITY;
-    try (DeviceBuffer values = upload(logits, 100);
-        DeviceBuffer of = gpu.allocate(Element.I32, 5);
-        DeviceBuffer y = gpu.allocate(Element.F32, 5)) {
-      of.upload(new int[] {0, 1, 40, 3, 50});
-      kernels.logprobs(new SampleKernels.Logits(values, 5, 100), of, y);
-      float[] got = new float[5];
-      y.download(got);
-      float even = (float) -Math.log(100);
-      assertArrayEquals(
-          new float[] {even, Float.NaN, Float.NaN, even, Float.NEGATIVE_INFINITY}, got, 1e-5f);
-    }
-  }
-
-  private static double[] logSoftmax(float[] logits, double temperature) {
-    double max = Double.NEGATIVE_INFINITY;
-    for (float logit : logits) {
-      max = Math.max(max, logit);
-    }
-    double sum = 0;
-    for (float logit : logits) {
-      sum += Math.exp((logit - max) / temperature);
-    }
-    double[] logprobs = new double[logits.length];
-    for (int id = 0; id < logits.length; id++) {
-      logprobs[id] = (logits[id] - max) / temperature - Math.log(sum);
-    }
-    return logprobs;
-  }
-
-  @Test
-  void refusesWhatDoesNotFit() {
-    try (DeviceBuffer logits = gpu.allocate(Element.F32, 100);
-        DeviceBuffer four = gpu.allocate(Element.I32, 4);
-        DeviceBuffer options = gpu.allocate(Element.I32, SampleOptions.INTS);
-        DeviceBuffer logprobs = gpu.allocate(Element.F32, 4)) {
-      SampleKernels.Chosen chosen = new SampleKernels.Chosen(four, logprobs, four, four);
-      assertRefused(
-          "sample: logits has 100 elements, needs 125",
-          () -> sample(logits, 5, 25, 25, four, options, chosen));
-      assertRefused(
-          "sample: samples has 4 elements, needs 5",
-          () -> sample(logits, 5, 20, 20, four, options, chosen));
-      assertRefused(
-          "sample: stride is 24, not between 25 and 2147483647",
-          () -> sample(logits, 4, 25, 24, four, options, chosen));
-      assertRefused(
-          "sample: vocabulary is 4194305, not between 1 and 4194304",
-          () -> sample(logits, 1, 4194305, 4194305, four, options, chosen));
-      assertRefused(
-          "sample: seen has 4 elements, needs 6",
-          () -> sample(logits, 3, 33, 33, four, options, chosen));
-      assertRefused(
-          "sample: options has 4 elements, needs 8",
-          () -> sample(logits, 1, 20, 20, four, four, chosen));
-      assertRefused(
-          "softmax: temperature is 0.0, not more than 0",
-          () -> kernels.softmax(new SampleKernels.Logits(logits, 1, 100), logits, 0, true));
-      SampleKernels.Logits twenty = new SampleKernels.Logits(logits, 5, 20);
-      assertRefused(
-          "logprobs: ids has 4 elements, needs 5", () -> kernels.logprobs(twenty, four, logprobs));
-      assertRefused(
-          "argmax: ids holds F32, not I32",
-          () -> kernels.argmax(new SampleKernels.Logits(logits, 1, 100), null, logprobs, four));
-    }
-  }
-
-  private static void sample(
-      DeviceBuffer logits,
-      int rows,
-      int vocabulary,
-      int stride,
-      DeviceBuffer ints,
-      DeviceBuffer options,
-      SampleKernels.Chosen chosen) {
-    kernels.sample(
-        new SampleKernels.Logits(logits, rows, vocabulary, stride),
-        null,
-        ints,
-        ints,
-        ints,
-        options,
-        chosen);
-  }
-
-  private static void assertRefused(String message, Runnable call) {
-    assertEquals(message, assertThrows(IllegalArgumentException.class, call::run).getMessage());
   }
 }

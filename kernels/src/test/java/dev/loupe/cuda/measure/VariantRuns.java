@@ -7,11 +7,7 @@ import dev.loupe.cuda.Launch;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.KernelChoice;
 import dev.loupe.cuda.driver.Variant;
-import dev.loupe.cuda.kernels.AttentionKernels;
-import dev.loupe.cuda.kernels.AttentionMapKernels;
-import dev.loupe.cuda.kernels.CacheShape;
 import dev.loupe.cuda.kernels.CublasLinear;
-import dev.loupe.cuda.kernels.DecodeAttention;
 import dev.loupe.cuda.kernels.EmbeddingKernels;
 import dev.loupe.cuda.kernels.GemvKernels;
 import dev.loupe.cuda.kernels.Int8Weights;
@@ -25,26 +21,18 @@ import dev.loupe.cuda.kernels.LinearMap;
 import dev.loupe.cuda.kernels.PointwiseKernels;
 import dev.loupe.cuda.kernels.SampleKernels;
 import dev.loupe.cuda.kernels.SampleOptions;
-import dev.loupe.cuda.kernels.Segment;
-import dev.loupe.cuda.kernels.Segments;
 import dev.loupe.cuda.kernels.StepKernels;
 import dev.loupe.cuda.kernels.WeightKernels;
 import java.lang.foreign.MemorySegment;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
-import java.util.Random;
-import java.util.function.Consumer;
-import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * One launch of each variant of the catalogue on given shapes, to be counted or timed. Closing it
  * frees all that the launches use.
  */
-final class VariantRuns implements AutoCloseable {
+final class VariantRuns extends RunBuffers {
   /**
    * @param rows R of a prompt's pass
    * @param width C
@@ -131,19 +119,15 @@ final class VariantRuns implements AutoCloseable {
   record Run(Variant variant, Element element, long leastRead, long leastWritten, Runnable work) {}
 
   private static final int STEP_ROWS = 8;
-  private static final int TOP = 4;
-  private static final float SCALE = 0.125f;
-  private static final int RANDOM_VALUES = 65_521; // repeated where a buffer holds more; a prime
+  static final int TOP = 4;
 
-  private final Gpu gpu;
   private final Shapes shapes;
-  private final Random random = new Random(1);
-  private final List<Runnable> open = new ArrayList<>();
-  private float[] values = {};
+  private final AttentionRuns attention;
 
   VariantRuns(Gpu gpu, Shapes shapes) {
-    this.gpu = gpu;
+    super(gpu);
     this.shapes = shapes;
+    this.attention = new AttentionRuns(this, shapes);
   }
 
   /**
@@ -172,10 +156,10 @@ final class VariantRuns implements AutoCloseable {
       case "linear" -> linear(v, e);
       case "gemv" -> gemv(v, e);
       case "epilogue" -> epilogue(v, e);
-      case "attention" -> attention(v, e);
-      case "attention_decode" -> decode(v, e);
-      case "attention_map" -> map(v, e);
-      case "attention_stats" -> statistics(v, e);
+      case "attention" -> attention.attention(v, e);
+      case "attention_decode" -> attention.decode(v, e);
+      case "attention_map" -> attention.map(v, e);
+      case "attention_stats" -> attention.statistics(v, e);
       case "pointwise" -> pointwise(v, e);
       case "sample" -> sample(v, e);
       case "step" -> step(v, e);
@@ -326,116 +310,6 @@ final class VariantRuns implements AutoCloseable {
     return map.weight().bytes() + scales + 4L * map.outputs();
   }
 
-  private Run attention(Variant v, Element e) {
-    int rows = shapes.context();
-    AttentionKernels kernels =
-        keep(new AttentionKernels(gpu, cache(rows), e), AttentionKernels::close);
-    Segments segments = keep(new Segments(gpu, 1), Segments::close);
-    segments.set(List.of(new Segment(0, rows, 0, 0)));
-    int c = cache(rows).width();
-    AttentionKernels.Buffers buffers =
-        new AttentionKernels.Buffers(
-            floats(e, rows, 3, c),
-            floats(e, rows, c),
-            floats(e, rows, c),
-            empty(e, rows, c),
-            empty(Element.F32, rows, shapes.heads()));
-    return new Run(
-        v,
-        e,
-        3L * buffers.k().bytes() + segments.buffer().bytes(),
-        buffers.y().bytes() + buffers.lse().bytes(),
-        () -> kernels.run(v, segments, true, SCALE, buffers));
-  }
-
-  private CacheShape cache(int positions) {
-    return new CacheShape(1, shapes.heads(), positions, shapes.headSize());
-  }
-
-  private Run decode(Variant v, Element e) {
-    int keys = shapes.keys();
-    int c = cache(keys).width();
-    DecodeAttention kernels =
-        keep(new DecodeAttention(gpu, cache(keys), e, e, 1), DecodeAttention::close);
-    DecodeAttention.Cache cache = new DecodeAttention.Cache(floats(e, keys, c), floats(e, keys, c));
-    DecodeAttention.Rows rows =
-        new DecodeAttention.Rows(floats(e, 3, c), ints(0), ints(keys), 1, keys);
-    DeviceBuffer y = empty(e, c);
-    DeviceBuffer lse = empty(Element.F32, shapes.heads());
-    return new Run(
-        v,
-        e,
-        y.bytes() + 2 * cache.k().bytes() + 2 * Integer.BYTES,
-        y.bytes() + lse.bytes(),
-        () -> kernels.run(rows, cache, SCALE, y, lse));
-  }
-
-  private Run map(Variant v, Element e) {
-    AttentionMapKernels.Source source = mapSource(e);
-    AttentionMapKernels.Selection want = lastRows();
-    DeviceBuffer out = empty(Element.F32, shapes.heads(), shapes.mapRows(), shapes.context());
-    AttentionMapKernels kernels = new AttentionMapKernels(gpu, cache(shapes.context()), e, e);
-    AttentionMapKernels.Layout layout = new AttentionMapKernels.Layout.Dense(shapes.context());
-    return new Run(
-        v,
-        e,
-        leastReadOfMap(source, e),
-        out.bytes(),
-        () -> kernels.map(v, source, want, AttentionMapKernels.Cells.PROBABILITIES, layout, out));
-  }
-
-  private Run statistics(Variant v, Element e) {
-    int rows = shapes.heads() * shapes.mapRows();
-    AttentionMapKernels.Source source = mapSource(e);
-    AttentionMapKernels.Selection want = lastRows();
-    AttentionMapKernels.Statistics out =
-        new AttentionMapKernels.Statistics(
-            empty(Element.F32, rows),
-            empty(Element.F32, rows),
-            empty(Element.I32, rows, TOP),
-            empty(Element.F32, rows, TOP),
-            TOP);
-    AttentionMapKernels kernels = new AttentionMapKernels(gpu, cache(shapes.context()), e, e);
-    return new Run(
-        v,
-        e,
-        leastReadOfMap(source, e),
-        2 * out.entropy().bytes() + 2 * out.topKeys().bytes(),
-        () -> kernels.statistics(v, source, want, out));
-  }
-
-  private AttentionMapKernels.Source mapSource(Element e) {
-    int rows = shapes.context();
-    int c = cache(rows).width();
-    float[] lse = new float[rows * shapes.heads()];
-    Arrays.fill(lse, (float) Math.log(rows));
-    return new AttentionMapKernels.Source(
-        floats(e, rows, 3, c),
-        floats(e, rows, c),
-        upload(Element.F32, lse),
-        ints(0, rows, 0, 0),
-        1,
-        true,
-        SCALE);
-  }
-
-  private AttentionMapKernels.Selection lastRows() {
-    int heads = shapes.heads();
-    return new AttentionMapKernels.Selection(
-        ints(IntStream.range(0, heads).toArray()),
-        heads,
-        shapes.context() - shapes.mapRows(),
-        shapes.mapRows());
-  }
-
-  /** q and lse of the rows, all keys, the heads and the segment. */
-  private long leastReadOfMap(AttentionMapKernels.Source source, Element e) {
-    long ofRow = (long) e.bytes() * shapes.headSize() + Float.BYTES;
-    return shapes.heads() * (shapes.mapRows() * ofRow + Integer.BYTES)
-        + source.k().bytes()
-        + source.segments().bytes();
-  }
-
   private Run pointwise(Variant v, Element e) {
     int n = shapes.rows() * shapes.width();
     PointwiseKernels kernels = new PointwiseKernels(gpu);
@@ -487,50 +361,5 @@ final class VariantRuns implements AutoCloseable {
             () -> kernels.sample(logits, null, null, samples, positions, options, chosen));
       }
     };
-  }
-
-  DeviceBuffer floats(Element element, int... shape) {
-    if (values.length == 0) {
-      values = new float[RANDOM_VALUES];
-      for (int i = 0; i < values.length; i++) {
-        values[i] = (float) random.nextGaussian();
-      }
-    }
-    float[] all = new float[elements(shape)];
-    for (int at = 0; at < all.length; at += values.length) {
-      System.arraycopy(values, 0, all, at, Math.min(values.length, all.length - at));
-    }
-    return upload(element, all);
-  }
-
-  private DeviceBuffer upload(Element element, float[] all) {
-    DeviceBuffer buffer = empty(element, all.length);
-    buffer.upload(all);
-    return buffer;
-  }
-
-  private DeviceBuffer ints(int... all) {
-    DeviceBuffer buffer = empty(Element.I32, all.length);
-    buffer.upload(all);
-    return buffer;
-  }
-
-  DeviceBuffer empty(Element element, int... shape) {
-    return keep(gpu.allocate(element, elements(shape)), DeviceBuffer::close);
-  }
-
-  private static int elements(int... shape) {
-    return Arrays.stream(shape).reduce(1, Math::multiplyExact);
-  }
-
-  private <T> T keep(T resource, Consumer<T> close) {
-    open.add(() -> close.accept(resource));
-    return resource;
-  }
-
-  @Override
-  public void close() {
-    open.reversed().forEach(Runnable::run);
-    open.clear();
   }
 }
