@@ -21,7 +21,6 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -38,16 +37,11 @@ final class ServerLoad {
   private static final Pattern TEXT = Pattern.compile("\"text\":\"((?:[^\"\\\\]|\\\\.)*)\"");
   private static final int TEXTS = 12;
   private static final int CLIENTS = 12;
-  private static final int IDLE = 300;
-  private static final int UNREAD = 30;
-  private static final int PROMPTS = 12;
-  private static final int BYTES_A_SECOND = 300_000;
 
   private final URI server;
   private final HttpClient client = HttpClient.newHttpClient();
   private final List<String> expected = new ArrayList<>();
   private final Map<String, Integer> outcomes = new ConcurrentSkipListMap<>();
-  private final AtomicLong slowest = new AtomicLong(); // ms of a client amid idle ones
 
   private long mostMegabytes = Long.MAX_VALUE;
   private long peakMegabytes;
@@ -186,7 +180,7 @@ final class ServerLoad {
     return "half a request";
   }
 
-  private Socket socket() throws IOException {
+  Socket socket() throws IOException {
     Socket socket = new Socket();
     socket.setSoTimeout(120_000);
     socket.setReceiveBufferSize(64 << 10);
@@ -194,14 +188,9 @@ final class ServerLoad {
     return socket;
   }
 
-  private static void send(Socket socket, String request, String body) throws IOException {
+  static void send(Socket socket, String request, String body) throws IOException {
     String head = request + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: ";
     socket.getOutputStream().write((head + body.length() + "\r\n\r\n" + body).getBytes(UTF_8));
-  }
-
-  /** One of those who are there for the whole of a soak. */
-  private interface Attack {
-    String once() throws IOException, InterruptedException;
   }
 
   private void soak(double minutes) throws Exception {
@@ -213,11 +202,16 @@ final class ServerLoad {
             .send(HttpRequest.newBuilder(server.resolve(file)).build(), BodyHandlers.ofByteArray())
             .body()
             .length;
-    List<Attack> attacks =
-        List.of(() -> steady(file, whole), () -> unread(file), this::amidIdle, this::longPrompts);
+    SoakAttacks soaking = new SoakAttacks(this);
+    List<SoakAttacks.Attack> attacks =
+        List.of(
+            () -> soaking.steady(file, whole),
+            () -> soaking.unread(file),
+            soaking::amidIdle,
+            soaking::longPrompts);
     try (ExecutorService threads = Executors.newCachedThreadPool()) {
       List<Future<?>> all = new ArrayList<>();
-      for (Attack attack : attacks) {
+      for (SoakAttacks.Attack attack : attacks) {
         all.add(
             threads.submit(
                 () -> {
@@ -233,10 +227,11 @@ final class ServerLoad {
       }
     }
     System.out.printf("most memory: %d MB%n", peakMegabytes);
-    System.out.printf("slowest client amid %d idle ones: %d ms%n", IDLE, slowest.get());
+    System.out.printf(
+        "slowest client amid %d idle ones: %d ms%n", SoakAttacks.IDLE, soaking.slowest.get());
   }
 
-  private static String outcome(Attack attack) {
+  private static String outcome(SoakAttacks.Attack attack) {
     try {
       return attack.once();
     } catch (IOException e) {
@@ -256,95 +251,6 @@ final class ServerLoad {
       throw new IOException("no run: " + said);
     }
     return id.group(1);
-  }
-
-  /** A client that takes its file slowly gets all of it, however long that takes. */
-  private String steady(String file, long whole) throws IOException, InterruptedException {
-    try (Socket socket = socket()) {
-      send(socket, "GET " + file, "");
-      InputStream in = socket.getInputStream();
-      StringBuilder head = new StringBuilder();
-      while (!head.toString().endsWith("\r\n\r\n")) {
-        int next = in.read();
-        if (next < 0) {
-          return "WRONG: a download that did not begin";
-        }
-        head.append((char) next);
-      }
-      if (head.toString().startsWith("HTTP/1.1 429")) {
-        Thread.sleep(1000);
-        return "download, refused";
-      }
-      long left = whole;
-      byte[] piece = new byte[BYTES_A_SECOND / 10];
-      while (left > 0) {
-        int read = in.readNBytes(piece, 0, (int) Math.min(piece.length, left));
-        if (read == 0) {
-          return "WRONG: a steady download of %d bytes ends %d before".formatted(whole, left);
-        }
-        left -= read;
-        Thread.sleep(100);
-      }
-      return "steady download, whole";
-    }
-  }
-
-  /** Clients that ask for a large file and take nothing of it. */
-  private String unread(String file) throws IOException, InterruptedException {
-    List<Socket> sockets = new ArrayList<>();
-    for (int i = 0; i < UNREAD; i++) {
-      Socket socket = socket();
-      send(socket, "GET " + file, "");
-      sockets.add(socket);
-    }
-    Thread.sleep(40_000);
-    for (Socket socket : sockets) {
-      socket.close();
-    }
-    return "%d downloads that nobody reads".formatted(UNREAD);
-  }
-
-  /** Connections that say nothing, and amid them one that asks. */
-  private String amidIdle() throws IOException, InterruptedException {
-    List<Socket> sockets = new ArrayList<>();
-    for (int i = 0; i < IDLE; i++) {
-      sockets.add(socket());
-    }
-    String outcome = "served amid idle ones";
-    for (int i = 0; i < 10; i++) {
-      long start = System.nanoTime();
-      try (Socket socket = socket()) {
-        send(socket, "GET /healthz", "");
-        String said = new String(socket.getInputStream().readNBytes(12), UTF_8);
-        long took = (System.nanoTime() - start) / 1_000_000;
-        slowest.accumulateAndGet(took, Math::max);
-        if (!said.equals("HTTP/1.1 200") || took > 1000) {
-          outcome = "WRONG: amid idle ones after %d ms: %s".formatted(took, said);
-        }
-      }
-      Thread.sleep(1000);
-    }
-    for (Socket socket : sockets) {
-      socket.close();
-    }
-    return outcome;
-  }
-
-  /** Long prompts, of which the end is asked for so that they are read, and who leaves at once. */
-  private String longPrompts() throws IOException, InterruptedException {
-    String prompt =
-        "{\"prompt\": \"%s\", \"truncate_prompt_tokens\": 5}".formatted("a b ".repeat(250_000));
-    List<Socket> sockets = new ArrayList<>();
-    for (int i = 0; i < PROMPTS; i++) {
-      Socket socket = socket();
-      send(socket, "POST /v1/completions", prompt);
-      sockets.add(socket);
-    }
-    for (Socket socket : sockets) {
-      socket.close();
-    }
-    Thread.sleep(5000);
-    return "%d long prompts of clients that left".formatted(PROMPTS);
   }
 
   private void report(BooleanSupplier goOn) {
