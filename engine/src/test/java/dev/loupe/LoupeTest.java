@@ -7,9 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import dev.loupe.attention.AttentionMaps;
 import dev.loupe.attention.AttentionSelection;
-import dev.loupe.generate.AttentionRows;
 import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Generation.Finish;
@@ -18,7 +16,6 @@ import dev.loupe.generate.Token;
 import dev.loupe.model.Golden;
 import dev.loupe.ops.BackendException;
 import dev.loupe.sampling.Sampling;
-import dev.loupe.weights.tensor.DType;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -28,35 +25,12 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.function.Consumer;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /** Whole runs on the demo model. */
-class LoupeTest {
-  private static Loupe loupe;
-
-  @BeforeAll
-  static void open() throws Exception {
-    loupe = Loupe.open(Golden.DEMO_MODEL, Options.defaults().threads(2));
-  }
-
-  @AfterAll
-  static void close() {
-    loupe.close();
-  }
-
-  private static Generation one(GenerateRequest request) {
-    return loupe.run(request).getFirst();
-  }
-
-  private static int[] ids(Generation run) {
-    return run.tokens().stream().mapToInt(Token::id).toArray();
-  }
-
+class LoupeTest extends LoupeFixture {
   static List<Golden> prompts() {
     return Golden.all();
   }
@@ -97,97 +71,6 @@ class LoupeTest {
       }
       assertEquals(1, sum, 1e-5, "row " + q);
     }
-  }
-
-  @Test
-  void mapsOnOrOffChangeNoBit() {
-    GenerateRequest plain =
-        GenerateRequest.text("ROMEO:").tokens(40).sampling(Sampling.seeded(4)).logprobs(3);
-    GenerateRequest mapped =
-        GenerateRequest.text("ROMEO:")
-            .tokens(40)
-            .sampling(Sampling.seeded(4))
-            .logprobs(3)
-            .attention(AttentionSelection.all().withScores());
-    Generation without = one(plain);
-    Generation with = one(mapped);
-    assertEquals(without.tokens(), with.tokens(), "ids, logprobs, ranks and alternatives");
-    assertTrue(without.maps().isEmpty());
-    assertThrows(IllegalStateException.class, without::attention);
-  }
-
-  @Test
-  void mapsOfARunEqualThoseOfReadingItsText() {
-    Generation run = loupe.generate("ROMEO:", Sampling.seeded(4), 30, AttentionSelection.all());
-    Generation read =
-        one(GenerateRequest.ids(ids(run)).tokens(0).attention(AttentionSelection.all()));
-    for (int l = 0; l < 6; l++) {
-      for (int h = 0; h < 3; h++) {
-        for (int q = 0; q < run.tokens().size(); q++) {
-          assertArrayEquals(read.attention().row(l, h, q), run.attention().row(l, h, q));
-        }
-      }
-    }
-  }
-
-  @Test
-  void selectionsKeepTheirNumbers() {
-    Generation all = loupe.read("But soft, what light", AttentionSelection.all());
-    Generation some =
-        loupe.read("But soft, what light", AttentionSelection.all().layers(4, 1).heads(2));
-    AttentionMaps maps = some.attention();
-    assertArrayEquals(new int[] {1, 4}, maps.layers());
-    assertArrayEquals(new int[] {2}, maps.heads());
-    for (int q = 0; q < maps.tokens(); q++) {
-      assertArrayEquals(all.attention().row(4, 2, q), maps.row(4, 2, q));
-    }
-    assertThrows(IllegalArgumentException.class, () -> maps.row(0, 2, 0));
-    assertThrows(IllegalArgumentException.class, () -> maps.row(1, 0, 0));
-    assertThrows(IllegalArgumentException.class, () -> maps.row(1, 2, maps.tokens()));
-  }
-
-  @Test
-  void scoresAreWhatTheSoftmaxSaw() {
-    Generation run = loupe.read("But soft, what", AttentionSelection.all().withScores());
-    float[] s = run.scores().orElseThrow().row(3, 1, 4);
-    float[] p = run.attention().row(3, 1, 4);
-    double sum = 0;
-    for (float score : s) {
-      sum += Math.exp(score);
-    }
-    for (int k = 0; k < s.length; k++) {
-      assertEquals(Math.exp(s[k]) / sum, p[k], 1e-6);
-    }
-  }
-
-  @Test
-  void statisticsAreThoseOfTheMaps() {
-    GenerateRequest request = GenerateRequest.text("To be, or not to be").tokens(20);
-    AttentionSelection selection = AttentionSelection.all().layers(1, 4);
-    Generation both = one(request.attention(selection.withStatistics(5)));
-    AttentionRows.close(both.attention(), both.statistics().orElseThrow(), 1e-6);
-    Generation only = one(request.attention(selection.statisticsOnly(16)));
-    assertTrue(only.maps().isEmpty());
-    assertThrows(IllegalStateException.class, only::attention);
-    AttentionRows.close(both.attention(), only.statistics().orElseThrow(), 1e-6);
-    assertThrows(IllegalArgumentException.class, () -> selection.withStatistics(17));
-    assertThrows(IllegalArgumentException.class, () -> selection.statisticsOnly(0));
-  }
-
-  @Test
-  void mapsOfHalvesAreTheRoundedOnes() {
-    GenerateRequest request = GenerateRequest.text("To be, or not to be").tokens(20);
-    AttentionMaps whole = one(request.attention(AttentionSelection.all())).attention();
-    AttentionMaps halves =
-        one(request.attention(AttentionSelection.all().dtype(DType.F16))).attention();
-    for (int query = 0; query < whole.tokens(); query++) {
-      float[] expected = whole.row(3, 1, query);
-      for (int key = 0; key <= query; key++) {
-        expected[key] = Float.float16ToFloat(Float.floatToFloat16(expected[key]));
-      }
-      assertArrayEquals(expected, halves.row(3, 1, query));
-    }
-    assertThrows(IllegalArgumentException.class, () -> AttentionSelection.all().dtype(DType.BF16));
   }
 
   @Test
@@ -369,113 +252,6 @@ class LoupeTest {
       end = token.charEnd();
     }
     assertEquals(text.codePointCount(0, text.length()), end);
-  }
-
-  @Test
-  void contextIsEnforced() {
-    String long300 = "a b c d e f g h i j ".repeat(30);
-    refused(r -> {}, GenerateRequest.text(long300), "331 tokens", "256", "by 75");
-    refused(r -> r.tokens(252), GenerateRequest.text("ROMEO:"), "6 prompt", "251");
-    refused(
-        r -> r.tokens(251).attention(AttentionSelection.all()),
-        GenerateRequest.text("ROMEO:"),
-        "250");
-    assertEquals(
-        256,
-        one(GenerateRequest.text("ROMEO:")
-                .tokens(250)
-                .sampling(Sampling.seeded(1))
-                .attention(AttentionSelection.all().layers(0)))
-            .attention()
-            .tokens(),
-        "exactly full is fine, the last row included");
-    int[] full = new int[256];
-    refused(r -> r.attention(AttentionSelection.all()), GenerateRequest.ids(full), "room for 0");
-    refused(r -> r.readAgain(true), GenerateRequest.ids(full), "room for 0", "read");
-    refused(r -> {}, GenerateRequest.ids(new int[257]), "by 1");
-    assertEquals(256, one(GenerateRequest.ids(full).tokens(0)).tokens().size());
-  }
-
-  @Test
-  void requestsThatDoNotFitTheModelAreRefused() {
-    refused(r -> {}, GenerateRequest.ids(5, 1024), "1024", "0..1023");
-    refused(r -> {}, GenerateRequest.ids(-1), "-1");
-    refused(
-        r -> r.attention(AttentionSelection.all().layers(6)),
-        GenerateRequest.text("a"),
-        "layer 6",
-        "0..5");
-    refused(
-        r -> r.attention(AttentionSelection.all().heads(0, 3)),
-        GenerateRequest.text("a"),
-        "head 3",
-        "0..2");
-    refused(r -> r.stops(List.of("")), GenerateRequest.text("a"), "stop");
-    assertThrows(IllegalArgumentException.class, () -> GenerateRequest.text("a").tokens(-1));
-    assertThrows(IllegalArgumentException.class, () -> GenerateRequest.text("a").samples(0));
-    assertThrows(IllegalArgumentException.class, () -> GenerateRequest.text("a").logprobs(-1));
-    assertThrows(IllegalArgumentException.class, () -> AttentionSelection.all().layers());
-  }
-
-  private static void refused(
-      Consumer<GenerateRequest> change, GenerateRequest request, String... words) {
-    change.accept(request);
-    String message =
-        assertThrows(IllegalArgumentException.class, () -> loupe.run(request)).toString();
-    for (String word : words) {
-      assertTrue(message.contains(word), message + " should say " + word);
-    }
-  }
-
-  @Test
-  void slidingForgetsTheOlderHalfAndSaysSo() {
-    GenerateRequest request =
-        GenerateRequest.text("ROMEO:")
-            .tokens(400)
-            .sampling(Sampling.seeded(3))
-            .slide(true)
-            .attention(AttentionSelection.all().layers(0, 5).withStatistics(4));
-    Generation run = one(request);
-    AttentionRows.close(run.attention(), run.statistics().orElseThrow(), 1e-6);
-    int t = run.tokens().size();
-    assertEquals(406, t);
-    // full at 256, 128 are kept: 128 dropped; full again at 384: 256 dropped
-    assertEquals(256, run.cropped());
-    for (int q = 0; q < t; q++) {
-      float[] row = run.attention().row(5, 1, q);
-      double sum = 0;
-      for (float p : row) {
-        sum += p;
-      }
-      assertEquals(1, sum, 1e-5, "row " + q);
-      int dropped = q < 256 ? 0 : q < 384 ? 128 : 256;
-      for (int k = 0; k < dropped; k++) {
-        assertEquals(0, row[k], "a forgotten token was not read");
-      }
-    }
-    // What follows depends on the kept tokens alone.
-    int[] kept = Arrays.copyOfRange(ids(run), 256, 390);
-    Generation again = one(GenerateRequest.ids(kept).tokens(0).attention(AttentionSelection.all()));
-    float[] expected = again.attention().row(5, 1, 133);
-    float[] actual = Arrays.copyOfRange(run.attention().row(5, 1, 389), 256, 390);
-    assertArrayEquals(expected, actual);
-  }
-
-  @Test
-  void slidingTakesAPromptLongerThanTheContext() {
-    Generation run =
-        one(
-            GenerateRequest.text("a b c d e f g h i j ".repeat(30))
-                .tokens(5)
-                .slide(true)
-                .logprobs(0)
-                .sampling(Sampling.greedy()));
-    assertTrue(run.cropped() >= 44, "cropped " + run.cropped());
-    assertEquals(run.promptLength() + 5, run.tokens().size());
-    refused(
-        r -> r.slide(true).attention(AttentionSelection.all()),
-        GenerateRequest.text("a b c d e f g h i j ".repeat(30)),
-        "attention");
   }
 
   @Test

@@ -1,5 +1,10 @@
 package dev.loupe.generate;
 
+import static dev.loupe.generate.LoneReads.ALL;
+import static dev.loupe.generate.LoneReads.all;
+import static dev.loupe.generate.LoneReads.read;
+import static dev.loupe.generate.LoneReads.readAlone;
+import static dev.loupe.generate.LoneReads.same;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -13,6 +18,7 @@ import dev.loupe.attention.AttentionSelection;
 import dev.loupe.attention.HeadScore;
 import dev.loupe.attention.HeadStatistics;
 import dev.loupe.generate.BatchReader.Result;
+import dev.loupe.generate.LoneReads.Read;
 import dev.loupe.model.Golden;
 import dev.loupe.weights.RandomCheckpoint;
 import dev.loupe.weights.config.Activation;
@@ -40,15 +46,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Texts read many at a time are read as if each were alone. */
 class BatchReaderTest {
   private static final int CONTEXT = 128;
-  private static final AttentionSelection ALL =
-      AttentionSelection.all().headStatisticsOnly().withValueNorms();
-
-  /** A text, and what a run of its own finds in it. */
-  private record Read(List<Integer> ids, double logprob, HeadStatistics heads) {
-    int[] text() {
-      return ids.stream().mapToInt(id -> id).toArray();
-    }
-  }
 
   private static Loupe one; // thread
   private static Loupe two;
@@ -74,26 +71,6 @@ class BatchReaderTest {
     two.close();
   }
 
-  private static Read readAlone(Loupe loupe, int[] text) {
-    Generation run =
-        loupe.run(GenerateRequest.ids(text).tokens(0).logprobs(0).attention(ALL)).getFirst();
-    double logprob = run.tokens().stream().skip(1).mapToDouble(Token::logprob).sum();
-    List<Integer> ids = run.tokens().stream().map(Token::id).toList();
-    return new Read(
-        ids, text.length == 1 ? Double.NaN : logprob, run.headStatistics().orElseThrow());
-  }
-
-  private static List<Result> read(BatchReader reader, List<Read> texts) {
-    return all(reader, texts.stream().map(Read::text).toList());
-  }
-
-  private static List<Result> all(BatchReader reader, List<int[]> texts) {
-    List<Result> results = new ArrayList<>();
-    reader.read(texts.iterator()).forEachRemaining(results::add);
-    assertEquals(texts.size(), results.size());
-    return results;
-  }
-
   /** One text at a time, though it be as long as the context. */
   private static List<Double> logprobsAlone(List<Read> texts) {
     List<Double> logprobs = new ArrayList<>();
@@ -103,47 +80,6 @@ class BatchReaderTest {
       }
     }
     return logprobs;
-  }
-
-  static void same(HeadStatistics expected, HeadStatistics actual) {
-    assertEquals(expected.tokens(), actual.tokens());
-    assertEquals(expected.hasValueNorms(), actual.hasValueNorms());
-    for (int layer : actual.layers()) {
-      for (int head : actual.heads()) {
-        for (HeadScore score : HeadScore.values()) {
-          if (actual.hasValueNorms() || !score.needsValueNorms()) {
-            assertEquals(
-                expected.score(score, layer, head), actual.score(score, layer, head), score.key());
-          }
-        }
-        for (boolean ignoreFirst : new boolean[] {false, true}) {
-          assertEquals(
-              expected.edges(layer, head, ignoreFirst), actual.edges(layer, head, ignoreFirst));
-        }
-        if (actual.hasValueNorms()) {
-          assertEquals(expected.edgesByNorm(layer, head), actual.edgesByNorm(layer, head));
-        }
-      }
-    }
-  }
-
-  private static void same(List<Read> texts, List<Double> logprobs, List<Result> results) {
-    for (int i = 0; i < texts.size(); i++) {
-      Result result = results.get(i);
-      Read text = texts.get(i);
-      assertEquals(Optional.empty(), result.error());
-      assertEquals(text.ids().size(), result.tokens());
-      same(text.heads(), result.heads().orElseThrow());
-      assertEquals(logprobs.get(i), result.logprob());
-      int others = text.ids().size() - 1;
-      if (others == 0) {
-        assertTrue(Double.isNaN(result.logprob()) && Double.isNaN(result.perplexity()));
-      } else {
-        assertEquals(text.logprob(), result.logprob(), 1e-6 * Math.abs(text.logprob()));
-        double perplexity = Math.exp(-text.logprob() / others);
-        assertEquals(perplexity, result.perplexity(), 1e-5 * perplexity);
-      }
-    }
   }
 
   @ParameterizedTest

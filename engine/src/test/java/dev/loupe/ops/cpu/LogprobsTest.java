@@ -45,7 +45,7 @@ class LogprobsTest {
   /** Those of scalar loops, which are those of vectors. */
   private static double[] logprobs(float[][] rows, int... ids) {
     double[] scalar = logprobs(new ScalarLoops(), rows, ids);
-    for (InnerLoops vector : InnerLoopsTest.vectors()) {
+    for (InnerLoops vector : LoopsFixture.vectors()) {
       assertArrayEquals(scalar, logprobs(vector, rows, ids), vector.toString());
     }
     return scalar;

@@ -45,7 +45,7 @@ class ProductTest {
   }
 
   private static List<InnerLoops> loops() {
-    List<InnerLoops> all = new ArrayList<>(InnerLoopsTest.vectors());
+    List<InnerLoops> all = new ArrayList<>(LoopsFixture.vectors());
     all.add(new ScalarLoops());
     return all;
   }
