@@ -3,7 +3,6 @@ package dev.loupe.ops;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
-import org.jspecify.annotations.Nullable;
 
 /**
  * Keys and values of the tokens read so far, for S sequences of at most {@code capacity} positions.
@@ -16,7 +15,7 @@ public final class KvCache {
   private final int[] lengths;
   private final List<Tensor> keys; // per layer [S H, capacity D]
   private final List<Tensor> values;
-  private @Nullable Pass open; // the pass under way
+  private boolean inPass;
 
   /**
    * An empty cache in {@code arena}.
@@ -143,22 +142,17 @@ public final class KvCache {
   }
 
   /** Begins a pass, and makes room for its rows. */
-  void enter(Pass pass) {
-    if (open != null) {
+  void enter(Batch batch) {
+    if (inPass) {
       throw new IllegalStateException("the last pass over this cache is still open");
     }
-    extend(pass.batch());
-    open = pass;
+    extend(batch);
+    inPass = true;
   }
 
-  boolean isOpen(Pass pass) {
-    return open == pass;
-  }
-
-  void leave(Pass pass) {
-    if (open == pass) {
-      open = null;
-    }
+  /** Ends it. */
+  void leave() {
+    inPass = false;
   }
 
   /** Forgets what {@code sequence} holds from {@code length} on. */

@@ -20,6 +20,7 @@ public abstract class Pass implements AutoCloseable {
   private final Batch batch;
   private final KvCache kv;
   private final Mask mask;
+  private boolean open = true;
 
   /**
    * Makes room in the cache for the rows.
@@ -32,7 +33,7 @@ public abstract class Pass implements AutoCloseable {
     this.batch = batch;
     this.kv = kv;
     this.mask = mask;
-    kv.enter(this);
+    kv.enter(batch);
   }
 
   /** Which token each row is. */
@@ -82,7 +83,7 @@ public abstract class Pass implements AutoCloseable {
    * @throws IllegalStateException if it was closed
    */
   protected final void requireOpen() {
-    if (!kv.isOpen(this)) {
+    if (!open) {
       throw new IllegalStateException("the pass has ended");
     }
   }
@@ -90,6 +91,9 @@ public abstract class Pass implements AutoCloseable {
   /** Ends the pass, and all that was made of it. */
   @Override
   public final void close() {
-    kv.leave(this);
+    if (open) {
+      open = false;
+      kv.leave();
+    }
   }
 }

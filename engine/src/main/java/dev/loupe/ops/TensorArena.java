@@ -29,7 +29,7 @@ public interface TensorArena extends AutoCloseable {
   Tensor table(StoredTensor stored);
 
   /**
-   * The head that {@link Ops#logits} multiplies by.
+   * The head that {@link Pass#logits} multiplies by.
    *
    * @param stored [V, C]
    * @param tied the table of the same values, where the head is tied to the embedding; else null
