@@ -11,6 +11,13 @@ namespace emu {
 static const uint32_t NOT_ACCESSED = ~0u;
 
 int extra_wavefronts(const uint32_t* offsets, int count) {
+  unsigned columns = 0, twice = 0;
+  for (int i = 0; i < count; i++) {
+    unsigned column = offsets[i] == NOT_ACCESSED ? 0 : 1u << (offsets[i] >> 4 & 7);
+    twice |= columns & column;
+    columns |= column;
+  }
+  if (!twice) return 0;  // nearly always
   int worst = 0;
   for (int column = 0; column < 8; column++) {
     uint32_t seen[8];

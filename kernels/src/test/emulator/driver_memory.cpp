@@ -53,7 +53,11 @@ static CUresult fill(void* stream, CUdeviceptr to, const void* pattern, size_t w
   return stream_submit(stream, [=] {
     if (CUresult rc = still_there(to, count * width)) return rc;
     char* bytes = reinterpret_cast<char*>(to);
-    for (size_t i = 0; i < count; i++) memcpy(bytes + i * width, &bits, width);
+    if (width == 1) {
+      memset(bytes, bits, count);
+    } else {
+      for (size_t i = 0; i < count; i++) memcpy(bytes + i * width, &bits, width);
+    }
     return CUDA_SUCCESS;
   });
 }

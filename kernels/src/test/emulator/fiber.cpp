@@ -94,6 +94,10 @@ emu_switch_stack:
 #endif
 
 void fiber_prepare(Fiber& fiber, void (*entry)()) {
+#ifdef EMU_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(fiber.stack, STACK_BYTES);  // what a dropped run has left behind
+  fiber.asan_fake_stack = nullptr;
+#endif
 #ifdef EMU_UCONTEXT
   getcontext(&fiber.context);
   fiber.context.uc_stack.ss_sp = fiber.stack;
@@ -108,10 +112,6 @@ void fiber_prepare(Fiber& fiber, void (*entry)()) {
   *--sp = reinterpret_cast<void*>(entry);
   for (int i = 0; i < 6; i++) *--sp = nullptr;
   fiber.stack_pointer = sp;
-#endif
-#ifdef EMU_ASAN
-  ASAN_UNPOISON_MEMORY_REGION(fiber.stack, STACK_BYTES);  // what a dropped run has left behind
-  fiber.asan_fake_stack = nullptr;
 #endif
 }
 
@@ -134,26 +134,16 @@ void fiber_switch(Fiber& from, Fiber& to, bool ends) {
 #endif
 }
 
-static void ignore_end() {
 #ifdef EMU_TSAN
+static void ignore_end() {
   AnnotateIgnoreWritesEnd("", 0);
   AnnotateIgnoreReadsEnd("", 0);
-#endif
-}
-
-void fiber_entered(Fiber& fiber) {
-#ifdef EMU_ASAN
-  __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
-#endif
-  for (; fiber.in_runtime > 0; fiber.in_runtime--) ignore_end();  // of a run that was dropped
 }
 
 RuntimeScope::RuntimeScope(Fiber& fiber) : fiber(fiber) {
   fiber.in_runtime++;
-#ifdef EMU_TSAN
   AnnotateIgnoreReadsBegin("", 0);
   AnnotateIgnoreWritesBegin("", 0);
-#endif
 }
 
 RuntimeScope::~RuntimeScope() {
@@ -161,17 +151,17 @@ RuntimeScope::~RuntimeScope() {
   ignore_end();
 }
 
-void tsan_release(void* tag) {
-  (void)tag;
-#ifdef EMU_TSAN
-  __tsan_release(tag);
+void tsan_release(void* tag) { __tsan_release(tag); }
+void tsan_acquire(void* tag) { __tsan_acquire(tag); }
 #endif
-}
 
-void tsan_acquire(void* tag) {
-  (void)tag;
+void fiber_entered(Fiber& fiber) {
+  (void)fiber;
+#ifdef EMU_ASAN
+  __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+#endif
 #ifdef EMU_TSAN
-  __tsan_acquire(tag);
+  for (; fiber.in_runtime > 0; fiber.in_runtime--) ignore_end();  // of a run that was dropped
 #endif
 }
 

@@ -38,8 +38,13 @@ void fiber_switch(Fiber& from, Fiber& to, bool ends);
 /** To be called first thing in entry. */
 void fiber_entered(Fiber& fiber);
 /** For TSan: what happened before release(tag) is ordered before what follows acquire(tag). Else nothing. */
+#ifdef EMU_TSAN
 void tsan_release(void* tag);
 void tsan_acquire(void* tag);
+#else
+inline void tsan_release(void*) {}
+inline void tsan_acquire(void*) {}
+#endif
 
 /**
  * While one is open, TSan does not look at what the fiber does: the emulator's own lists pass from fiber to fiber
@@ -47,12 +52,17 @@ void tsan_acquire(void* tag);
  */
 class RuntimeScope {
  public:
+#ifdef EMU_TSAN
   explicit RuntimeScope(Fiber& fiber);
   ~RuntimeScope();
-  RuntimeScope(const RuntimeScope&) = delete;
 
  private:
   Fiber& fiber;
+#else
+  explicit RuntimeScope(Fiber&) {}
+  ~RuntimeScope() {}
+#endif
+  RuntimeScope(const RuntimeScope&) = delete;
 };
 
 }  // namespace emu

@@ -137,8 +137,10 @@ void thread_main() {
   t.block->live--;
   Warp& warp = t.block->warps[t.warp];
   warp.exited |= 1u << t.view.lane;
-  for (CudaThread* other : t.block->threads) {
-    if (other->warp == t.warp && other->state == State::in_collective && other->mask >> t.view.lane & 1) {
+  size_t first = t.warp * 32, end = std::min(first + 32, t.block->threads.size());
+  for (size_t i = first; i < end; i++) {
+    CudaThread* other = t.block->threads[i];
+    if (other->state == State::in_collective && other->mask >> t.view.lane & 1) {
       fail("%s at %s:%d waits for lane %u, which has exited or does not exist", other->what, other->site.file,
            other->site.line, t.view.lane);
     }
