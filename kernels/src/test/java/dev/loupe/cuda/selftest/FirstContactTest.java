@@ -65,9 +65,15 @@ class FirstContactTest {
     }
   }
 
-  private String contact(Path cache, String broken, String... args) throws Exception {
+  /** An older card has half as many kernels to be tested. */
+  private static Map<String, String> olderCard(Path cache, String broken) {
+    return Map.of(
+        "LOUPE_CACHE", cache.toString(), "EMU_BREAK", broken, "EMU_COMPUTE_CAPABILITY", "75");
+  }
+
+  private String contact(Path cache, String broken) throws Exception {
     return ChildJvm.run(
-        Contact.class, Map.of("LOUPE_CACHE", cache.toString(), "EMU_BREAK", broken), folder, args);
+        Contact.class, Map.of("LOUPE_CACHE", cache.toString(), "EMU_BREAK", broken), folder);
   }
 
   private static Path verdicts(Path cache) throws IOException {
@@ -98,8 +104,7 @@ class FirstContactTest {
   @Test
   void aChangedFileIsMadeAnewByOneOfTwoProcesses() throws Exception {
     Path cache = folder.resolve("cache");
-    assertEquals(
-        "exit 0\n", ChildJvm.run(Keep.class, Map.of("LOUPE_CACHE", cache.toString()), folder));
+    assertEquals("exit 0\n", ChildJvm.run(Keep.class, olderCard(cache, ""), folder));
     Path path = verdicts(cache);
     Files.writeString(path, Files.readString(path).replace("v1", "v2"));
     CompletableFuture<String> one = CompletableFuture.supplyAsync(() -> quietly(cache));
@@ -117,7 +122,7 @@ class FirstContactTest {
 
   private String quietly(Path cache) {
     try {
-      return contact(cache, "");
+      return ChildJvm.run(Contact.class, olderCard(cache, ""), folder);
     } catch (Exception e) {
       throw new IllegalStateException(e);
     }
@@ -137,7 +142,8 @@ class FirstContactTest {
 
   @Test
   void withoutLauncherOrFolderItIsDoneHereAndNow() throws Exception {
-    String said = contact(Path.of("/proc/nowhere"), "step_:skip", folder.toString());
+    Map<String, String> environment = olderCard(Path.of("/proc/nowhere"), "step_:skip");
+    String said = ChildJvm.run(Contact.class, environment, folder, folder.toString());
     assertTrue(
         said.contains(
             "note: the kernels were tested in this process, since this Java has no launcher"),
