@@ -25,6 +25,7 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -61,13 +62,26 @@ class TokenizerFoldersTest {
     return all;
   }
 
+  /** On some of the texts: {@code TokenizerCasesTest} has the ids of all of them. */
   @ParameterizedTest
   @MethodSource(FOLDERS)
   void commandLine(Path tokenizer) throws IOException {
+    commandLine(tokenizer, 6);
+  }
+
+  @ParameterizedTest
+  @MethodSource(FOLDERS)
+  @Tag("sweep")
+  void commandLineOnEveryText(Path tokenizer) throws IOException {
+    commandLine(tokenizer, 1);
+  }
+
+  private void commandLine(Path tokenizer, int step) throws IOException {
     Path model = model(tokenizer);
     List<TokenizerCases.Text> texts = TokenizerCases.texts(tokenizer);
     List<Integer> front = TokenizerCases.front(texts);
-    for (TokenizerCases.Text text : texts) {
+    for (int i = 0; i < texts.size(); i += step) {
+      TokenizerCases.Text text = texts.get(i);
       if (text.ids().isEmpty() && front.isEmpty()) {
         continue; // an empty prompt is another matter
       }
