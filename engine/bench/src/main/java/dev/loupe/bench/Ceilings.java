@@ -23,7 +23,10 @@ public record Ceilings(double readBytes, double multiplyAdds) {
   private static final int CACHES = 8;
 
   private static final long USUAL_CACHE = 32L << 20;
-  private static final int ROUNDS = 20;
+
+  /** Of each loop. Tests that look at something else ask for fewer: a figure takes seconds. */
+  private static final int ROUNDS = Integer.getInteger("loupe.ceilings.rounds", 20);
+
   private static final int TURNS = 1 << 20; // of the multiplying loop in a round: milliseconds
   private static final int WARM_UP_TURNS = 1 << 9; // Vector API code is slow until it is compiled
   private static final long WARM_UP_BYTES = 1 << 16;
