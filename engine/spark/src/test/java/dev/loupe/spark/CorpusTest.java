@@ -35,16 +35,18 @@ import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** Documents to rows on one machine: ten thousand short ones, and bad ones of every kind. */
+/** Documents to rows on one machine: thousands of short ones, and bad ones of every kind. */
 class CorpusTest extends CorpusFixture {
-  private static final int DOCUMENTS = 10_000;
+  /** With the sweeps ten thousand; in hundreds, of which each has one of every kind. */
+  private static final int DOCUMENTS = Integer.getInteger("corpus.documents", 2000);
+
 
   private static Path prepared;
   private static CorpusJobs.Prepared preparation;
   private static CorpusJobs.Ran ran;
 
   @BeforeAll
-  static void readTenThousandDocuments() throws Exception {
+  static void readDocuments() throws Exception {
     Corpora.write(folder.resolve("docs.jsonl"), DOCUMENTS);
     prepared = folder.resolve("prepared");
     preparation =
@@ -89,10 +91,10 @@ class CorpusTest extends CorpusFixture {
     }
     assertEquals(
         Map.of(
-            "it is not UTF-8", 100L,
-            "the line is not a JSON object", 100L,
-            "it has no text: no string in field \"text\"", 100L,
-            "it is empty", 100L),
+            "it is not UTF-8", DOCUMENTS / 100L,
+            "the line is not a JSON object", DOCUMENTS / 100L,
+            "it has no text: no string in field \"text\"", DOCUMENTS / 100L,
+            "it is empty", DOCUMENTS / 100L),
         errors);
     Set<String> broken =
         rows()
@@ -128,7 +130,9 @@ class CorpusTest extends CorpusFixture {
         spark
             .read()
             .parquet(prepared.resolve(Prepared.DOCUMENTS).toString())
-            .where("error is null and (pmod(hash(doc_id), 100) = 0 or doc_id = 'd50')")
+            .where(
+                "error is null and (pmod(hash(doc_id), %d) = 0 or doc_id = 'd50')"
+                    .formatted(DOCUMENTS / 100))
             .collectAsList()) {
       texts.put(
           row.<String>getAs(Results.DOC_ID) + "/" + row.<Integer>getAs(Results.WINDOW),
