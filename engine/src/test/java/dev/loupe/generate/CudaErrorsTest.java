@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assertions.fail;
 
 import dev.loupe.Backend;
 import dev.loupe.EmulatedGpu;
@@ -20,6 +21,7 @@ import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.GpuMemoryException;
+import dev.loupe.cuda.selftest.FirstContact;
 import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.cuda.Graphs;
@@ -104,7 +106,13 @@ class CudaErrorsTest {
   /** int8, which allocates the most: scales, and a matrix that is widened. */
   @Test
   void everyAllocationMayFail() throws Exception {
+    open(Precision.INT8).close(); // tries the kernels out, if no test has
+    EmulatedGpu.kernelsOff("weights"); // what they convert is not looked at
     int failures = 0;
+    while (!opens(failures)) {
+      failures++;
+    }
+    EmulatedGpu.kernelsOff(null);
     for (; ; failures++) {
       EmulatedGpu.failAllocation(failures);
       try (Loupe loupe = open(Precision.INT8)) {
@@ -129,10 +137,27 @@ class CudaErrorsTest {
     assertTrue(failures > 60, failures + " allocations"); // weights, session, steps
   }
 
+  /** False if the model does not open because an allocation fails, after so many. */
+  private static boolean opens(int allocations) throws Exception {
+    EmulatedGpu.failAllocation(allocations);
+    try (Loupe loupe = open(Precision.INT8)) {
+      return true;
+    } catch (GpuMemoryException e) {
+      assertTrue(String.valueOf(e.getMessage()).contains("out of"), e.getMessage());
+      assertEquals(0, EmulatedGpu.liveAllocations(), "after failure " + allocations);
+      return false;
+    }
+  }
+
   @ParameterizedTest
   @EnumSource
   void whatAModelNeedsIsWhatItTakes(Precision precision) throws Exception {
+    open(precision).close(); // tries the kernels out, if no test has
+    EmulatedGpu.kernelsOff("weights");
     long needed = least("the model needs", () -> open(precision).close());
+    EmulatedGpu.kernelsOff(null);
+    EmulatedGpu.card(-1, -1, -1, needed);
+    open(precision).close();
     EmulatedGpu.card(-1, -1, -1, needed - 1);
     String message =
         String.valueOf(assertThrows(GpuMemoryException.class, () -> open(precision)).getMessage());
@@ -257,7 +282,15 @@ class CudaErrorsTest {
       assertTrue(String.valueOf(e.getMessage()).contains("the GPU must be closed"), e.getMessage());
       assertThrows(GpuException.class, () -> loupe.run(request()), "it stays lost");
     }
-    assertThrows(BackendException.class, () -> open(Precision.F32), "in the whole process");
+    FirstContact.Listener never =
+        new FirstContact.Listener() {
+          @Override
+          public void begins(String sentence) {
+            fail("kernels are not tested for a process that can't use them");
+          }
+        };
+    Options options = Options.defaults().backend(Backend.CUDA).firstContact(never);
+    assertThrows(BackendException.class, () -> Loupe.open(model, options), "in the whole process");
     EmulatedGpu.reset();
     try (Loupe loupe = open(Precision.F32)) {
       loupe.run(request()); // a new context is well

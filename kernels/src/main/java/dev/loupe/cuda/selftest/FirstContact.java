@@ -2,6 +2,7 @@ package dev.loupe.cuda.selftest;
 
 import dev.loupe.cuda.CacheFile;
 import dev.loupe.cuda.Card;
+import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.driver.GpuException;
 import java.io.IOException;
 import java.nio.channels.FileLock;
@@ -193,6 +194,8 @@ public final class FirstContact {
 
   /** Does the trials. */
   KernelVerdicts tried() {
+    // a card that this process can't use, e.g. since an error ended CUDA in it, is not tried
+    Gpu.open(device).close();
     try {
       Optional<Path> launcher = TrialProcess.launcher();
       if (launcher.isEmpty()) {
