@@ -5,10 +5,11 @@
 //
 // v1  Idea: split the keys (flash-decoding, Dao et al. 2023). With one query a head there are only R H rows of work, too few for
 //     a card; so every 128 keys of a row and head are a block of their own, which leaves its unnormalised O, its maximum m and
-//     its sum l, and a second kernel joins the splits of a row. A block's four warps take 32 keys each; K and V are read once,
+//     its sum l, and the last of them to end joins the splits of the row: no second launch, and none of this for up to 128 keys.
+//     A block's four warps take 32 keys each; K and V are read once,
 //     16 bytes a lane, rows side by side; the dot products of a group of eight lanes meet in a reduce-scatter of seven shuffles.
-//     The split is 128 keys whatever the launch, and splits are joined in order: the bits of a row depend on its keys alone,
-//     not on the grid, the batch or the other rows.
+//     The split is 128 keys whatever the launch, and splits are joined in order, whichever ends last: the bits of a row depend
+//     on its keys alone, not on the grid, the batch or the other rows.
 //     Limits: D a multiple of 8 up to 128; 128-key granularity leaves most SMs idle at short contexts and batch 1.
 //     Gain over the prefill kernel on such rows: not yet measured.
 //
@@ -60,13 +61,17 @@ extern "C" __global__ void __launch_bounds__(128) attention_decode_v0_any(
 }
 EXPORT_KERNEL(attention_decode_v0_any)
 
+// Of some keys: the largest q.k (without scale), the sum of their weights, and one element of their unnormalised O.
+struct Joined {
+  float m, l, o;
+};
+
+// The keys of this block's split; thread d < D has element d of O.
 template <class T, int CH>
-__device__ __forceinline__ void decode_split(
+__device__ __forceinline__ Joined decode_split(
     const void* __restrict__ qkv,       // [R, 3C]
     const T* __restrict__ K,            // [keys, D] of this sequence and head
     const T* __restrict__ V,            // [keys, D]
-    float* __restrict__ partial,        // [D] of this row, head and split
-    float2* __restrict__ ml,            // (m, l) of the same
     size_t q_index, int element, int keys, int D, float scale_log2) {
   constexpr int E = per16<T>, U = 8 / CH;
   DYN_SMEM(smem);
@@ -130,72 +135,80 @@ __device__ __forceinline__ void decode_split(
     l = fmaf(weight, sl[w], l);
     if (d < D) o = fmaf(weight, O[w * D + d], o);
   }
-  if (d < D) partial[d] = o;
-  if (d == 0) *ml = make_float2(m, l);
+  return {m, l, o};
 }
 
-// Grid (splits, H, R), 128 threads, (D + 2) 16 bytes of shared memory.
-// qkv [R, 3C]; K, V [S, H, capacity, D]; sequence, keys [R]; partial [R, H, splits, D]; ml [R, H, splits], m as q.k without scale
+// True in every thread of the block that comes here last of so many; it then sees what the others wrote before. Leaves the
+// count at 0 for the next launch. `to_come` is in shared memory.
+__device__ __forceinline__ bool last_of(int blocks, unsigned* arrived, int* to_come) {
+  __syncthreads();  // all of the block have written what others shall see, and read what lies at `to_come`
+  if (threadIdx.x == 0) {
+    __threadfence();
+    *to_come = blocks - 1 - (int)atomicAdd(arrived, 1u);
+    if (*to_come == 0) *arrived = 0;
+    __threadfence();
+  }
+  __syncthreads();  // it is known
+  return *to_come == 0;
+}
+
+// Grid (splits, H, R), 128 threads, (D + 2) 16 bytes of shared memory. y = sum w O / sum w l over the splits, w = exp(scale (m -
+// max m)); lse = scale max m + log(sum w l).
+// qkv [R, 3C] and y [R, C] of `element`; K, V [S, H, capacity, D]; sequence, keys [R]; lse [R, H]; between blocks: partial
+// [R, H, splits, D], ml [R, H, splits], arrived [R, H], which is 0 before and after
 template <class T>
 __device__ __forceinline__ void decode(
     const void* __restrict__ qkv, const T* __restrict__ K, const T* __restrict__ V, const int* __restrict__ sequence,
-    const int* __restrict__ keys, float* __restrict__ partial, float2* __restrict__ ml, int element, int D, int sequences, int capacity,
-    float scale) {
-  const int splits = gridDim.x, split = blockIdx.x, h = blockIdx.y, H = gridDim.y, r = blockIdx.z;
-  const int n = keys[r], s = sequence[r];
-  if (split * SPLIT >= n || !inside(s, n, sequences, capacity, splits)) return;
-  const size_t q_index = (size_t)r * 3 * H * D + h * D, base = ((size_t)s * H + h) * capacity * D;
-  const size_t out = ((size_t)r * H + h) * splits + split;
-  const float scale_log2 = scale * LOG2E;
-  constexpr int LINE = 8 * per16<T>;  // elements that a group of eight lanes loads at once
-  if (D <= LINE) {
-    decode_split<T, 1>(qkv, K + base, V + base, partial + out * D, ml + out, q_index, element, n, D, scale_log2);
-  } else if (D <= 2 * LINE) {
-    decode_split<T, 2>(qkv, K + base, V + base, partial + out * D, ml + out, q_index, element, n, D, scale_log2);
-  } else if constexpr (4 * LINE <= 128) {
-    decode_split<T, 4>(qkv, K + base, V + base, partial + out * D, ml + out, q_index, element, n, D, scale_log2);
+    const int* __restrict__ keys, float* partial, float2* ml, unsigned* arrived, void* __restrict__ y, float* __restrict__ lse,
+    int element, int D, int sequences, int capacity, float scale) {
+  const int splits = gridDim.x, split = blockIdx.x, h = blockIdx.y, H = gridDim.y, r = blockIdx.z, d = threadIdx.x;
+  const int n = keys[r], s = sequence[r], used = (n + SPLIT - 1) / SPLIT;
+  const size_t row = (size_t)r * H + h;
+  Joined all = {0.f, NAN, NAN};
+  if (n == 0 || !inside(s, n, sequences, capacity, splits)) {
+    if (split > 0) return;
+    if (n == 0) all = {-INFINITY, 1.f, 0.f};
+  } else {
+    if (split >= used) return;
+    const size_t q_index = (size_t)r * 3 * H * D + h * D, base = ((size_t)s * H + h) * capacity * D;
+    const float scale_log2 = scale * LOG2E;
+    constexpr int LINE = 8 * per16<T>;  // elements that a group of eight lanes loads at once
+    if (D <= LINE) {
+      all = decode_split<T, 1>(qkv, K + base, V + base, q_index, element, n, D, scale_log2);
+    } else if (D <= 2 * LINE) {
+      all = decode_split<T, 2>(qkv, K + base, V + base, q_index, element, n, D, scale_log2);
+    } else if constexpr (4 * LINE <= 128) {
+      all = decode_split<T, 4>(qkv, K + base, V + base, q_index, element, n, D, scale_log2);
+    }
+    if (used > 1) {
+      partial += row * splits * D, ml += row * splits;
+      if (d < D) partial[(size_t)split * D + d] = all.o;
+      if (d == 0) ml[split] = make_float2(all.m, all.l);
+      DYN_SMEM(smem);
+      if (!last_of(used, arrived + row, reinterpret_cast<int*>(smem) + WARPS * D)) return;  // where the maxima lay
+      all = {ml[0].x, 0.f, 0.f};
+      for (int i = 1; i < used; i++) all.m = fmaxf(all.m, ml[i].x);
+      for (int i = 0; i < used; i++) {
+        const float weight = exp2_approx((ml[i].x - all.m) * scale_log2);
+        all.l = fmaf(weight, ml[i].y, all.l);
+        if (d < D) all.o = fmaf(weight, partial[(size_t)i * D + d], all.o);
+      }
+    }
   }
+  if (d < D) store(y, row * D + d, element, all.o / all.l);
+  if (d == 0) lse[row] = fmaf(all.m, scale, logf(all.l));
 }
 
 // blocks: how many shall fit a multiprocessor, as many as the registers allow without spilling.
 #define DECODE(name, T, blocks)                                                                                                      \
   extern "C" __global__ void __launch_bounds__(128, blocks) name(                                                                     \
       const void* __restrict__ qkv, const T* __restrict__ K, const T* __restrict__ V, const int* __restrict__ sequence,              \
-      const int* __restrict__ keys, float* __restrict__ partial, float2* __restrict__ ml, int element, int D, int sequences,         \
-      int capacity, float scale) {                                                                                                   \
-    decode<T>(qkv, K, V, sequence, keys, partial, ml, element, D, sequences, capacity, scale);                                       \
+      const int* __restrict__ keys, float* partial, float2* ml, unsigned* arrived, void* __restrict__ y, float* __restrict__ lse,    \
+      int element, int D, int sequences, int capacity, float scale) {                                                                \
+    decode<T>(qkv, K, V, sequence, keys, partial, ml, arrived, y, lse, element, D, sequences, capacity, scale);                      \
   }                                                                                                                                  \
   EXPORT_KERNEL(name)
 
 DECODE(attention_decode_v1_f32, float, 2)
 DECODE(attention_decode_v1_f16, __half, 3)
 DECODE(attention_decode_v1_bf16, __nv_bfloat16, 3)
-
-// Joins the splits of a row in order: y = sum w O / sum w l, w = exp(scale (m - max m)); lse = scale max m + log(sum w l).
-// Grid (H, R), D threads rounded up to whole warps, no shared memory.
-// partial [R, H, splits, D]; ml [R, H, splits]; sequence, keys [R]; y [R, C] of the given element; lse [R, H]
-extern "C" __global__ void __launch_bounds__(128) attention_decode_v1_combine_f32(
-    const float* __restrict__ partial, const float2* __restrict__ ml, const int* __restrict__ sequence, const int* __restrict__ keys,
-    void* __restrict__ y, float* __restrict__ lse, int splits, int element, int D, int sequences, int capacity, float scale) {
-  const int h = blockIdx.x, H = gridDim.x, r = blockIdx.y, d = threadIdx.x, n = keys[r];
-  const size_t row = (size_t)r * H + h;
-  float out = NAN, log_sum = NAN;
-  if (n == 0) {
-    out = 0.f, log_sum = -INFINITY;
-  } else if (inside(sequence[r], n, sequences, capacity, splits)) {
-    const int used = (n + SPLIT - 1) / SPLIT;
-    const float scale_log2 = scale * LOG2E;
-    partial += row * splits * D, ml += row * splits;
-    float m = ml[0].x, l = 0.f, o = 0.f;
-    for (int s = 1; s < used; s++) m = fmaxf(m, ml[s].x);
-    for (int s = 0; s < used; s++) {
-      const float weight = exp2_approx((ml[s].x - m) * scale_log2);
-      l = fmaf(weight, ml[s].y, l);
-      if (d < D) o = fmaf(weight, partial[(size_t)s * D + d], o);
-    }
-    out = o / l, log_sum = fmaf(m, scale, logf(l));
-  }
-  if (d < D) store(y, row * D + d, element, out);
-  if (d == 0) lse[row] = log_sum;
-}
-EXPORT_KERNEL(attention_decode_v1_combine_f32)

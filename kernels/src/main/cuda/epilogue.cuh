@@ -1,7 +1,8 @@
 // What becomes of the sums of a linear map, out = x . W^T + b: the last step of linear.cu and gemv.cu.
 //
 // Each epilogue is a value with put<N>(row, col, sums): N = 1, or N = 4 columns from a multiple of 4 on
-// where vectors() allows it. The kind of epilogue is a template parameter. The activation and the
+// where vectors() allows it. A kernel that has one sum to wait for gets what stands beside it first, with
+// beside(row, col), and hands it to put(row, col, sum, beside). The kind of epilogue is a template parameter. The activation and the
 // element of the result are not: they are the same for the whole grid and are looked at once for 4
 // results, each of them `in` multiply-adds, and would else make eighteen kernels of every one.
 #pragma once
@@ -38,6 +39,10 @@ __device__ __forceinline__ void add_bias(const float* bias, int col, float (&v)[
   if (bias != nullptr) add(bias + col, v);
 }
 
+__device__ __forceinline__ float bias_of(const float* bias, int col) {
+  return bias != nullptr ? bias[col] : 0.0f;
+}
+
 // out = f(sum + b)
 struct Output {
   const float* bias;  // [outputs], or null for none
@@ -48,9 +53,23 @@ struct Output {
 
   __device__ __forceinline__ bool vectors() const { return outputs % 4 == 0; }
 
+  struct Beside {
+    float bias;
+  };
+  __device__ __forceinline__ Beside beside(int, int col) const { return {bias_of(bias, col)}; }
+  __device__ __forceinline__ void put(int row, int col, float (&v)[1], const Beside& b) const {
+    if (bias != nullptr) v[0] += b.bias;
+    finish(row, col, v);
+  }
+
   template <int N>
   __device__ __forceinline__ void put(int row, int col, float (&v)[N]) const {
     add_bias(bias, col, v);
+    finish(row, col, v);
+  }
+
+  template <int N>
+  __device__ __forceinline__ void finish(int row, int col, float (&v)[N]) const {
     if (activation != NO_ACTIVATION) {
 #pragma unroll
       for (int i = 0; i < N; i++) v[i] = activate(activation, v[i]);
@@ -66,6 +85,17 @@ struct Residual {
   int outputs;
 
   __device__ __forceinline__ bool vectors() const { return outputs % 4 == 0; }
+
+  struct Beside {
+    float bias, acc;
+  };
+  __device__ __forceinline__ Beside beside(int row, int col) const {
+    return {bias_of(bias, col), acc[(size_t)row * outputs + col]};
+  }
+  __device__ __forceinline__ void put(int row, int col, float (&v)[1], const Beside& b) const {
+    if (bias != nullptr) v[0] += b.bias;
+    acc[(size_t)row * outputs + col] = v[0] + b.acc;
+  }
 
   template <int N>
   __device__ __forceinline__ void put(int row, int col, float (&v)[N]) const {
@@ -92,13 +122,29 @@ struct Qkv {
 
   __device__ __forceinline__ bool vectors() const { return true; }  // D is a multiple of 8
 
+  struct Beside {
+    float bias;
+    int sequence, position;
+  };
+  __device__ __forceinline__ Beside beside(int row, int col) const {
+    return {bias_of(bias, col), sequence[row], position[row]};
+  }
+  __device__ __forceinline__ void put(int row, int col, float (&v)[1], const Beside& b) const {
+    if (bias != nullptr) v[0] += b.bias;
+    finish(row, col, v, b.sequence, b.position);
+  }
+
   template <int N>
   __device__ __forceinline__ void put(int row, int col, float (&v)[N]) const {
     add_bias(bias, col, v);
+    finish(row, col, v, sequence[row], position[row]);
+  }
+
+  template <int N>
+  __device__ __forceinline__ void finish(int row, int col, float (&v)[N], int s, int p) const {
     put_element(qkv, (size_t)row * outputs + col, element, v);
     const int width = heads * headDim;
     if (col < width) return;
-    const int s = sequence[row], p = position[row];
     if (s < 0 || s >= sequences || p < 0 || p >= capacity) return;
     const bool value = col >= 2 * width;
     const int within = col - (value ? 2 : 1) * width, head = within / headDim;

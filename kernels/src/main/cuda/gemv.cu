@@ -8,7 +8,12 @@
 // chunk of 512 along k, by one warp: each lane adds its own elements in ascending order, then the
 // lanes are added by a tree of xor-shuffles. A block shares the units of a few outputs among its
 // warps; the chunks' sums meet in shared memory and one thread adds them in ascending order. This is a
-// split of k with an ordered second step, without a second launch.
+// split of k with an ordered second step, without a second launch. A warp has asked for AHEAD units,
+// 64 bytes a lane or more, while it multiplies one, those of the block's next outputs among them; bias,
+// residual and place in the cache are asked for before the products.
+//
+// Where the layer norm of x comes before the product, each block makes it for itself while its weights
+// are on their way, to the bit as layernorm_v3 does (norm.cuh): a launch, and x written and read, less.
 //
 // So the bits of a result depend on its row of x, its row of W and its bias: not on R, the grid, the
 // number of warps or the rows beside it. Which lane adds which element depends on the element of W.
@@ -20,8 +25,10 @@
 //
 // Kernels: gemv_v1_<element of W>[_r<R>][_residual | _qkv], R = 2, 4, 8, and 1 without an ending; fewer
 // rows leave the last ones empty. gemv_v0_any[_residual | _qkv], for all elements. Epilogues: epilogue.cuh.
-// Limits of v1: rows of W are multiples of 16 bytes. Gain over linear_v3: not yet measured.
+// Limits of v1: rows of W are multiples of 16 bytes; with a norm, of 8 elements. Gain over linear_v3: not
+// yet measured.
 #include "epilogue.cuh"
+#include "norm.cuh"
 
 constexpr int CHUNK = 512;          // elements of a unit of summation, a multiple of GROUP
 constexpr int GROUP = 64;           // int8 weights under one scale
@@ -48,8 +55,12 @@ __device__ __forceinline__ void gemv_v0(
   epilogue.put(row, col, sum);
 }
 
-// Blocks that shall fit a multiprocessor: as many as the registers of R rows allow without spilling.
-constexpr int gemv_blocks(int r) { return r == 8 ? 2 : r == 4 ? 3 : 4; }
+// Blocks that shall fit a multiprocessor: as many as the registers of R rows, and of units on their way,
+// allow without spilling. `bytes`: of an element of W.
+constexpr int gemv_blocks(int r, int bytes) {
+  if (r >= 4) return r == 4 && bytes == 2 ? 3 : 2;
+  return r == 2 || bytes == 4 ? 3 : 4;
+}
 
 // 16 bytes of weights, widened 4 at a time.
 __device__ __forceinline__ unsigned word(const uint4& v, int i) {
@@ -81,14 +92,27 @@ __device__ __forceinline__ void widen4(signed char, const uint4& v, int quad, fl
   }
 }
 
+// What is normalised before it is multiplied: rows of x, by gamma and beta [in].
+struct InputNorm {
+  const float* gamma;  // null: x is taken as it is
+  const float* beta;
+  float eps;
+};
+
+// Of four columns.
+struct Gain {
+  float4 gamma, beta;
+};
+
 template <int R, class W>
 struct Gemv {
   static constexpr int PER_LOAD = 16 / (int)sizeof(W);  // elements of a lane's load
   static constexpr int SPAN = 32 * PER_LOAD;            // elements of a warp's load
   static constexpr int LOADS = CHUNK / SPAN;
   static constexpr int QUADS = PER_LOAD / 4;
-  static constexpr int ROWS = R >= 4 ? 2 : 1;           // of W, in a unit
-  static constexpr int OUTPUTS = 4 * ROWS;              // of a block at a time
+  static constexpr int ROWS = R >= 4 ? 2 : 1;  // of W, in a unit
+  static constexpr int UNIT_BYTES = 16 * LOADS * ROWS;  // of a lane
+  static constexpr int AHEAD = UNIT_BYTES < 64 ? 64 / UNIT_BYTES : 1;  // units on their way
   static constexpr int STAGE_CHUNKS = STAGE_FLOATS / CHUNK / R;
   static constexpr bool SCALED = sizeof(W) == 1;
 
@@ -171,88 +195,145 @@ struct Gemv {
       for (int r = 0; r < R; r++) sums[o][r] = warp_sum(sums[o][r]);
   }
 
-  // Chunks first .. first + chunks - 1 of x; zero beyond its rows and their ends.
+  static __device__ __forceinline__ Gain gain(const InputNorm& norm, int k, int in) {
+    if (norm.gamma == nullptr || k >= in) return {};
+    return {load4(norm.gamma + k), load4(norm.beta + k)};
+  }
+
+  // Chunks first .. first + chunks - 1 of x, normalised; zero beyond its rows and their ends. `ahead`: the
+  // gain of this thread's first columns, if it is there already.
   static __device__ __forceinline__ void stage(
-      float* xs, const float* x, int rows, int in, int first, int chunks) {
-    const int quads = chunks * (CHUNK / 4);
-    for (int i = threadIdx.x; i < R * quads; i += GEMV_THREADS) {
-      const int r = i / quads, k = i % quads * 4, from = first * CHUNK + k;
-      float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-      if (r < rows && from < in) v = *reinterpret_cast<const float4*>(x + (size_t)r * in + from);
-      sts128(xs + (r * chunks + k / CHUNK) * CHUNK + place(k % CHUNK), v);
+      float* xs, const float* x, const InputNorm& norm, const RowNorm* of, const Gain* ahead, int rows,
+      int in, int first, int chunks) {
+#pragma unroll 1
+    for (int k = threadIdx.x * 4; k < chunks * CHUNK; k += GEMV_THREADS * 4) {
+      const int from = first * CHUNK + k;
+      const Gain g = ahead != nullptr && k == (int)threadIdx.x * 4 ? *ahead : gain(norm, from, in);
+#pragma unroll
+      for (int r = 0; r < R; r++) {
+        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (r < rows && from < in) {
+          v = load4(x + (size_t)r * in + from);
+          if (norm.gamma != nullptr) {
+            v.x = normalised(v.x, of[r], g.gamma.x, g.beta.x);
+            v.y = normalised(v.y, of[r], g.gamma.y, g.beta.y);
+            v.z = normalised(v.z, of[r], g.gamma.z, g.beta.z);
+            v.w = normalised(v.w, of[r], g.gamma.w, g.beta.w);
+          }
+        }
+        sts128(xs + (r * chunks + k / CHUNK) * CHUNK + place(k % CHUNK), v);
+      }
     }
   }
 
+  // A block's turn is ROWS << shift outputs. Its units are numbered along the rows of W first: the lowest
+  // `shift` bits say which, those above which chunk, so that nothing is divided.
   template <class Epilogue>
   static __device__ __forceinline__ void run(
       const float* __restrict__ x,       // [R, in]
       const W* __restrict__ w,           // [out, in]
       const float* __restrict__ scales,  // [out, ceil(in / GROUP)] for int8
-      int rows, int in, const Epilogue& epilogue) {
+      int shift, const InputNorm& norm, int rows, int in, const Epilogue& epilogue) {
     DYN_SMEM(smem);
     const int allChunks = (in + CHUNK - 1) / CHUNK, stageChunks = min(allChunks, STAGE_CHUNKS);
-    float* xs = reinterpret_cast<float*>(smem);    // [R, chunks, CHUNK]
-    float* partial = xs + R * stageChunks * CHUNK;  // [R, OUTPUTS, stageChunks]
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, outputs = epilogue.outputs;
-    const int o = threadIdx.x % OUTPUTS, r = threadIdx.x / OUTPUTS;  // the result a thread adds up
-    bool staged = false;
-    for (int out0 = blockIdx.x * OUTPUTS; out0 < outputs; out0 += gridDim.x * OUTPUTS) {
-      float total[1] = {0.0f};
-      for (int first = 0; first < allChunks; first += stageChunks) {
-        const int chunks = min(stageChunks, allChunks - first);
-        const int units = OUTPUTS / ROWS * chunks;
-        Weights weights;  // those of a warp's first unit are asked for before x is waited for
-        int unit = warp;
-        if (unit < units) {
-          fetch(weights, w, scales, out0 + unit / chunks * ROWS, outputs, first + unit % chunks, in);
-        }
-        if (!staged || stageChunks < allChunks) stage(xs, x, rows, in, first, chunks);
-        staged = true;
-        __syncthreads();
-        while (unit < units) {
-          float sums[ROWS][R];
-          multiply(sums, weights, xs + unit % chunks * CHUNK, chunks * CHUNK);
-          float* to = partial + unit / chunks * ROWS * stageChunks + unit % chunks;
+    const int turn = ROWS << shift, results = R * turn, outputs = epilogue.outputs;
+    float* xs = reinterpret_cast<float*>(smem);                            // [R, chunks, CHUNK]
+    float* partial = xs + R * stageChunks * CHUNK;                         // [stageChunks, R, turn]
+    RowNorm* of = reinterpret_cast<RowNorm*>(partial + stageChunks * results);  // [R]
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int o = threadIdx.x & (turn - 1), r = threadIdx.x / ROWS >> shift;  // the result a thread adds up
+
+    Weights weights[AHEAD];
+    auto request = [&](Weights& to, int unit, int out0, int first) {
+      if (unit < min(stageChunks, allChunks - first) << shift) {
+        const int row = out0 + (unit & ((1 << shift) - 1)) * ROWS;
+        fetch(to, w, scales, row, outputs, first + (unit >> shift), in);
+      }
+    };
+    int out0 = blockIdx.x * turn, first = 0;
 #pragma unroll
-          for (int i = 0; i < ROWS * R; i++) {
-            if (lane == i) to[(i / ROWS * OUTPUTS + i % ROWS) * stageChunks] = sums[i % ROWS][i / ROWS];
+    for (int i = 0; i < AHEAD; i++) request(weights[i], warp + i * WARPS, out0, first);
+    const Gain ahead = gain(norm, threadIdx.x * 4, in);
+    if (norm.gamma != nullptr) {
+      if (warp < min(R, rows)) {
+        auto read = [&](int k, float(&v)[8]) { load8(x + (size_t)warp * in + k, v); };
+        const RowNorm row = norm_of(in, norm.eps, read, read);
+        if (lane == 0) of[warp] = row;
+      }
+      __syncthreads();  // the rows' norms are there
+    }
+    float total[1] = {0.0f};
+    typename Epilogue::Beside beside = {};
+    if (out0 < outputs) stage(xs, x, norm, of, &ahead, rows, in, first, stageChunks);
+    while (out0 < outputs) {
+      const int chunks = min(stageChunks, allChunks - first);
+      const bool mine = r < min(R, rows) && out0 + o < outputs;
+      if (mine && first == 0) beside = epilogue.beside(r, out0 + o);
+      __syncthreads();  // x is there
+#pragma unroll 1
+      for (int unit = warp; unit < chunks << shift; unit += AHEAD * WARPS) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+          const int at = unit + i * WARPS;
+          if (at >= chunks << shift) break;
+          float sums[ROWS][R];
+          multiply(sums, weights[i], xs + (at >> shift) * CHUNK, chunks * CHUNK);
+          request(weights[i], at + AHEAD * WARPS, out0, first);
+          float* to = partial + (at >> shift) * results + (at & ((1 << shift) - 1)) * ROWS;
+#pragma unroll
+          for (int j = 0; j < ROWS * R; j++) {
+            if (lane == j) to[j / ROWS * turn + j % ROWS] = sums[j % ROWS][j / ROWS];
           }
-          unit += WARPS;
-          if (unit < units) {
-            fetch(weights, w, scales, out0 + unit / chunks * ROWS, outputs, first + unit % chunks, in);
-          }
-        }
-        __syncthreads();
-        if (r < R) {
-          for (int c = 0; c < chunks; c++) total[0] += partial[(r * OUTPUTS + o) * stageChunks + c];
         }
       }
-      if (r < rows && out0 + o < outputs) epilogue.put(r, out0 + o, total);
+      const int done = out0;
+      first += stageChunks;
+      if (first >= allChunks) first = 0, out0 += gridDim.x * turn;
+      if (out0 < outputs) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) request(weights[i], warp + i * WARPS, out0, first);
+      }
+      __syncthreads();  // the chunks' sums are
+      if (stageChunks < allChunks && out0 < outputs) {
+        stage(xs, x, norm, of, nullptr, rows, in, first, min(stageChunks, allChunks - first));
+      }
+      if (mine) {
+        for (int c = 0; c < chunks; c++) total[0] += partial[c * results + threadIdx.x];
+        if (first == 0) epilogue.put(r, done + o, total, beside);
+      }
+      if (first == 0) total[0] = 0.0f;
     }
   }
 };
 
 #define GEMV_KERNELS(name, R, W)                                                                  \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R)) gemv_v1_##name(          \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R, sizeof(W)))           \
+      gemv_v1_##name(                                                                             \
       const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
+      int shift, const float* __restrict__ gamma, const float* __restrict__ beta, float eps,      \
       const float* __restrict__ bias, void* __restrict__ out, int rows, int in, int outputs,      \
       int element, int activation) {                                                              \
-    Gemv<R, W>::run(x, w, scales, rows, in, Output{bias, out, outputs, element, activation});     \
+    Gemv<R, W>::run(x, w, scales, shift, InputNorm{gamma, beta, eps}, rows, in,                   \
+                    Output{bias, out, outputs, element, activation});                             \
   }                                                                                               \
   EXPORT_KERNEL(gemv_v1_##name)                                                                   \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R)) gemv_v1_##name##_residual( \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R, sizeof(W)))           \
+      gemv_v1_##name##_residual(                                                                  \
       const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
-      const float* __restrict__ bias, float* __restrict__ acc, int rows, int in, int outputs) {   \
-    Gemv<R, W>::run(x, w, scales, rows, in, Residual{bias, acc, outputs});                        \
+      int shift, const float* __restrict__ bias, float* __restrict__ acc, int rows, int in,       \
+      int outputs) {                                                                              \
+    Gemv<R, W>::run(x, w, scales, shift, InputNorm{}, rows, in, Residual{bias, acc, outputs});    \
   }                                                                                               \
   EXPORT_KERNEL(gemv_v1_##name##_residual)                                                        \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R)) gemv_v1_##name##_qkv(    \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R, sizeof(W)))           \
+      gemv_v1_##name##_qkv(                                                                       \
       const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
+      int shift, const float* __restrict__ gamma, const float* __restrict__ beta, float eps,      \
       const float* __restrict__ bias, void* __restrict__ qkv, int rows, int in, int outputs,      \
       int element, void* __restrict__ keys, void* __restrict__ values,                            \
       const int* __restrict__ sequence, const int* __restrict__ position, int sequences,          \
       int heads, int headDim, int capacity, int cacheElement) {                                   \
-    Gemv<R, W>::run(x, w, scales, rows, in,                                                       \
+    Gemv<R, W>::run(x, w, scales, shift, InputNorm{gamma, beta, eps}, rows, in,                   \
                     Qkv{bias, qkv, keys, values, sequence, position, outputs, element,            \
                         sequences, heads, headDim, capacity, cacheElement});                      \
   }                                                                                               \

@@ -5,7 +5,7 @@
 //
 // Kernels: layernorm_<variant>_<element> where x and y are of one type, layernorm_<variant>_f32_<y>
 // where x is f32. y may be x.
-#include "element.cuh"
+#include "norm.cuh"
 
 // v1. One thread a row: the definition, written down. Neighbouring threads read a row apart, so each load
 // of a warp touches 32 lines.
@@ -26,10 +26,10 @@ __device__ __forceinline__ void layernorm_v1(const X* x,                        
   float squares = 0;
   for (int c = 0; c < C; c++) {
     const float d = load(x + c) - mean;
-    squares += d * d;
+    squares = fmaf(d, d, squares);
   }
   const float scale = 1.0f / sqrtf(squares / C + eps);
-  for (int c = 0; c < C; c++) store(y + c, (load(x + c) - mean) * scale * gamma[c] + beta[c]);
+  for (int c = 0; c < C; c++) store(y + c, normalised(load(x + c), {mean, scale}, gamma[c], beta[c]));
 }
 
 // v2. One block a row: neighbouring threads read neighbouring elements, and the block's sums go through
@@ -52,11 +52,11 @@ __device__ __forceinline__ void layernorm_v2(const X* x,                        
   float squares = 0;
   for (int c = threadIdx.x; c < C; c += blockDim.x) {
     const float d = load(x + c) - mean;
-    squares += d * d;
+    squares = fmaf(d, d, squares);
   }
   const float scale = 1.0f / sqrtf(block_sum(squares, scratch) / C + eps);
   for (int c = threadIdx.x; c < C; c += blockDim.x)
-    store(y + c, (load(x + c) - mean) * scale * gamma[c] + beta[c]);
+    store(y + c, normalised(load(x + c), {mean, scale}, gamma[c], beta[c]));
 }
 
 // 8 floats of a lane in shared memory, at multiples of 8. A load or store takes 16 bytes of 8 lanes at
@@ -91,32 +91,20 @@ __device__ __forceinline__ void layernorm_v3(const X* x,                        
   x += (size_t)row * C;
   y += (size_t)row * C;
   float* kept = reinterpret_cast<float*>(smem) + (size_t)warp * C;
-  float sum = 0;
-  for (int c = lane * 8; c < C; c += 256) {
-    float v[8];
-    load8(x + c, v);
-    keep8(kept + c, v);
-    sum += ((v[0] + v[1]) + (v[2] + v[3])) + ((v[4] + v[5]) + (v[6] + v[7]));
-  }
-  const float mean = warp_sum(sum) / C;
-  float squares = 0;
-  for (int c = lane * 8; c < C; c += 256) {
-    float v[8];
-    kept8(kept + c, v);
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-      v[i] -= mean;
-      squares += v[i] * v[i];
-    }
-  }
-  const float scale = 1.0f / sqrtf(warp_sum(squares) / C + eps);
+  const RowNorm of = norm_of(
+      C, eps,
+      [&](int c, float(&v)[8]) {
+        load8(x + c, v);
+        keep8(kept + c, v);
+      },
+      [&](int c, float(&v)[8]) { kept8(kept + c, v); });
   for (int c = lane * 8; c < C; c += 256) {
     float v[8], g[8], b[8];
     kept8(kept + c, v);
     load_floats(gamma + c, g);
     load_floats(beta + c, b);
 #pragma unroll
-    for (int i = 0; i < 8; i++) v[i] = (v[i] - mean) * scale * g[i] + b[i];
+    for (int i = 0; i < 8; i++) v[i] = normalised(v[i], of, g[i], b[i]);
     store8(y + c, v);
   }
 }

@@ -82,13 +82,15 @@ public final class Kernel {
     return staticSharedBytes;
   }
 
-  /** Blocks that are resident on a multiprocessor at once; on the GPU's thread. */
-  int residentBlocks(int threads, int dynamicSharedBytes) {
+  /** Blocks that are resident on a multiprocessor at once. */
+  public int residentBlocks(int threads, int dynamicSharedBytes) {
     int[] blocks = new int[1];
-    gpu.check(
-        JCudaDriver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            blocks, handle, threads, dynamicSharedBytes),
-        "asking for the occupancy of " + name);
+    gpu.run(
+        () ->
+            gpu.check(
+                JCudaDriver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                    blocks, handle, threads, dynamicSharedBytes),
+                "asking for the occupancy of " + name));
     return blocks[0];
   }
 

@@ -174,9 +174,11 @@ record CudaMemory(List<Part> parts) {
         size.attention().map(plan -> StepRoom.mapBytes(plan, samples, cache.capacity())).orElse(0L);
     long words = Math.ceilDiv(config.vocabSize(), Integer.SIZE);
     parts.add(new Part("activations of decoding steps", rows(samples, Element.F32, config)));
-    long scratch = DecodeAttention.scratchBytes(cache, samples);
-    long sums = scratch / (config.headDim() + 2) * 2; // in an allocation of their own
-    parts.add(new Part("attention of decoding steps", allocated(scratch - sums) + allocated(sums)));
+    long scratch =
+        DecodeAttention.scratchBytes(cache, samples).stream()
+            .mapToLong(CudaMemory::allocated)
+            .sum();
+    parts.add(new Part("attention of decoding steps", scratch));
     parts.add(new Part("attention maps of decoding steps", allocated(maps, StepRoom.SLOTS)));
     parts.add(
         new Part(

@@ -11,6 +11,7 @@ import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.Parameter;
 import dev.loupe.cuda.driver.Variant;
+import java.util.ArrayList;
 import java.util.List;
 
 /**
@@ -42,7 +43,7 @@ public final class DecodeAttention implements AutoCloseable {
           new Variant(
               FILE,
               "v1",
-              "split KV: a block for each row, head and 128 keys, joined in order",
+              "split KV: a block for each row, head and 128 keys; the last to end joins them in order",
               "head size a multiple of 8 up to 128",
               AttentionArguments.FLOATS,
               75));
@@ -74,21 +75,10 @@ public final class DecodeAttention implements AutoCloseable {
     POINTER, // keys
     POINTER, // partial
     POINTER, // ml
-    INT, // element of qkv
-    INT, // D
-    INT, // sequences
-    INT, // capacity
-    FLOAT // scale
-  };
-  private static final Parameter[] COMBINE_PARAMETERS = {
-    POINTER, // partial
-    POINTER, // ml
-    POINTER, // sequence
-    POINTER, // keys
+    POINTER, // arrived
     POINTER, // y
     POINTER, // lse
-    INT, // splits
-    INT, // element of y
+    INT, // element of qkv and y
     INT, // D
     INT, // sequences
     INT, // capacity
@@ -194,7 +184,7 @@ public final class DecodeAttention implements AutoCloseable {
           .set(11, shape.sequences())
           .set(12, shape.capacity())
           .set(13, scale)
-          .run(shape.heads(), rows.rows(), 1, threads(), 1, 0);
+          .run(shape.heads(), rows.rows(), 1, Math.ceilDiv(shape.headSize(), 32) * 32, 1, 0);
     }
 
     @Override
@@ -204,28 +194,32 @@ public final class DecodeAttention implements AutoCloseable {
   private final class Split implements Computing {
     private final DeviceBuffer partial; // [maxRows, H, splits, D], unnormalised
     private final DeviceBuffer ml; // [maxRows, H, splits, 2]: maximum of q.k, sum of weights
-    private final Launch split;
-    private final Launch combine;
+    private final DeviceBuffer arrived; // [maxRows, H]: splits that are done; 0 between launches
+    private final Launch launch;
 
     Split(Variant variant) {
-      split = new Launch(gpu.kernel(FILE, variant.kernel(cache)), SPLIT_PARAMETERS);
-      combine = new Launch(gpu.kernel(FILE, "attention_decode_v1_combine_f32"), COMBINE_PARAMETERS);
-      long blocks =
-          Math.multiplyExact((long) maxRows * shape.heads(), (long) splits(shape.capacity()));
-      partial = gpu.allocate(Element.F32, Math.multiplyExact(blocks, shape.headSize()));
+      launch = new Launch(gpu.kernel(FILE, variant.kernel(cache)), SPLIT_PARAMETERS);
+      long rows = Math.multiplyExact((long) maxRows, shape.heads());
+      long blocks = Math.multiplyExact(rows, (long) splits(shape.capacity()));
+      List<DeviceBuffer> made = new ArrayList<>();
       try {
-        ml = gpu.allocate(Element.F32, 2 * blocks);
+        made.add(gpu.allocate(Element.F32, Math.multiplyExact(blocks, shape.headSize())));
+        made.add(gpu.allocate(Element.F32, 2 * blocks));
+        made.add(gpu.allocate(Element.I32, rows));
+        made.getLast().fill((byte) 0);
       } catch (GpuException e) {
-        partial.close();
+        made.forEach(DeviceBuffer::close);
         throw e;
       }
+      partial = made.get(0);
+      ml = made.get(1);
+      arrived = made.get(2);
     }
 
     @Override
     public void run(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
-      int splits = splits(rows.maxKeys());
       int d = shape.headSize();
-      split
+      launch
           .set(0, rows.qkv())
           .set(1, kv.k())
           .set(2, kv.v())
@@ -233,39 +227,24 @@ public final class DecodeAttention implements AutoCloseable {
           .set(4, rows.keys())
           .set(5, partial)
           .set(6, ml)
-          .set(7, activations.code())
-          .set(8, d)
-          .set(9, shape.sequences())
-          .set(10, shape.capacity())
-          .set(11, scale);
+          .set(7, arrived)
+          .set(8, y)
+          .set(9, lse)
+          .set(10, activations.code())
+          .set(11, d)
+          .set(12, shape.sequences())
+          .set(13, shape.capacity())
+          .set(14, scale);
       int shared = SPLIT / 32 * (d + 2) * Float.BYTES;
-      split.run(splits, shape.heads(), rows.rows(), SPLIT, 1, shared);
-      combine
-          .set(0, partial)
-          .set(1, ml)
-          .set(2, rows.sequence())
-          .set(3, rows.keys())
-          .set(4, y)
-          .set(5, lse)
-          .set(6, splits)
-          .set(7, activations.code())
-          .set(8, d)
-          .set(9, shape.sequences())
-          .set(10, shape.capacity())
-          .set(11, scale);
-      combine.run(shape.heads(), rows.rows(), 1, threads(), 1, 0);
+      launch.run(splits(rows.maxKeys()), shape.heads(), rows.rows(), SPLIT, 1, shared);
     }
 
     @Override
     public void close() {
       partial.close();
       ml.close();
+      arrived.close();
     }
-  }
-
-  /** One for each element of a head, in whole warps. */
-  private int threads() {
-    return Math.ceilDiv(shape.headSize(), 32) * 32;
   }
 
   private void check(Rows rows, Cache kv, float scale, DeviceBuffer y, DeviceBuffer lse) {
@@ -286,10 +265,12 @@ public final class DecodeAttention implements AutoCloseable {
     return (keys - 1) / SPLIT + 1;
   }
 
-  /** Device memory that one takes for partial results, in bytes. */
-  public static long scratchBytes(CacheShape shape, int maxRows) {
-    long blocks = (long) maxRows * shape.heads() * splits(shape.capacity());
-    return blocks * (shape.headSize() + 2) * Float.BYTES;
+  /** Device memory that one takes for partial results: bytes of each allocation. */
+  public static List<Long> scratchBytes(CacheShape shape, int maxRows) {
+    long rows = (long) maxRows * shape.heads();
+    long blocks = rows * splits(shape.capacity());
+    return List.of(
+        blocks * shape.headSize() * Float.BYTES, blocks * 2 * Float.BYTES, rows * Integer.BYTES);
   }
 
   /** Frees the memory for partial results. */

@@ -1,5 +1,6 @@
 package dev.loupe.cuda.kernels;
 
+import static dev.loupe.cuda.driver.Parameter.FLOAT;
 import static dev.loupe.cuda.driver.Parameter.INT;
 import static dev.loupe.cuda.driver.Parameter.POINTER;
 
@@ -158,12 +159,18 @@ public record LinearArguments(
   private static Launch launch(Kernel kernel, List<@Nullable Object> values) {
     Parameter[] parameters = new Parameter[values.size()];
     for (int i = 0; i < parameters.length; i++) {
-      parameters[i] = values.get(i) instanceof Integer ? INT : POINTER;
+      parameters[i] =
+          switch (values.get(i)) {
+            case Integer _ -> INT;
+            case Float _ -> FLOAT;
+            case null, default -> POINTER;
+          };
     }
     Launch launch = new Launch(kernel, parameters);
     for (int i = 0; i < parameters.length; i++) {
       switch (values.get(i)) {
         case Integer value -> launch.set(i, value.intValue());
+        case Float value -> launch.set(i, value.floatValue());
         case DeviceBuffer buffer -> launch.set(i, buffer);
         case null, default -> launch.setNull(i);
       }

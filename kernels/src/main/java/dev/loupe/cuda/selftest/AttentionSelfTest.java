@@ -110,15 +110,17 @@ final class AttentionSelfTest {
     try (DecodeAttention kernel = new DecodeAttention(c.gpu(), shape, activations, cache, rows)) {
       DeviceBuffer y = c.empty(activations, (long) rows * shape.width());
       DeviceBuffer lse = c.empty(F32, a.lse.length);
-      kernel.run(
-          new DecodeAttention.Rows(a.qkv, c.put(sequence), c.put(n), rows, capacity),
-          new DecodeAttention.Cache(a.k, a.v),
-          a.scale,
-          y,
-          lse);
-      String of = " of q in %s, heads %d wide".formatted(activations.suffix(), headSize);
-      c.compare("y" + of, y, i -> n[i / shape.width()] == 0 ? 0 : a.y(i));
-      c.compare("lse" + of, lse, i -> n[i / HEADS] == 0 ? Double.NEGATIVE_INFINITY : a.lse[i]);
+      DecodeAttention.Rows step =
+          new DecodeAttention.Rows(a.qkv, c.put(sequence), c.put(n), rows, capacity);
+      DecodeAttention.Cache kv = new DecodeAttention.Cache(a.k, a.v);
+      for (String run : List.of("", " again")) { // on what the first has left between its blocks
+        y.fill((byte) 0xff);
+        lse.fill((byte) 0xff);
+        kernel.run(step, kv, a.scale, y, lse);
+        String of = " of q in %s, heads %d wide%s".formatted(activations.suffix(), headSize, run);
+        c.compare("y" + of, y, i -> n[i / shape.width()] == 0 ? 0 : a.y(i));
+        c.compare("lse" + of, lse, i -> n[i / HEADS] == 0 ? Double.NEGATIVE_INFINITY : a.lse[i]);
+      }
     }
   }
 

@@ -12,6 +12,7 @@ import dev.loupe.cuda.driver.Variant;
 import dev.loupe.cuda.kernels.CacheShape;
 import dev.loupe.cuda.kernels.CublasLinear;
 import dev.loupe.cuda.kernels.GemvKernels;
+import dev.loupe.cuda.kernels.InputNorm;
 import dev.loupe.cuda.kernels.Int8Weights;
 import dev.loupe.cuda.kernels.KernelActivation;
 import dev.loupe.cuda.kernels.LinearArguments;
@@ -89,9 +90,51 @@ final class LinearSelfTest {
       int in = 8192 / rows + 80;
       int some = rows < 4 ? rows : rows - 1;
       Prepare all = (map, x, epilogue, sums) -> kernels.prepare(v, map, x, epilogue);
-      Prepare inTurns = (map, x, epilogue, sums) -> kernels.prepare(v, map, x, epilogue, 3);
+      Prepare inTurns = (map, x, epilogue, sums) -> kernels.prepare(v, map, x, null, epilogue, 3);
       linear(element, F32, Shape.ofHeads(some, in, 8), all);
       linear(element, F32, Shape.odd(rows, 80), inTurns);
+      if (GemvKernels.takesNorm(v, in)) {
+        normalised(kernels, v, element, Shape.ofHeads(some, in, 8), Integer.MAX_VALUE);
+        normalised(kernels, v, element, Shape.odd(rows, 1072), 3);
+      }
+    }
+  }
+
+  /** x . W^T of rows that are normalised on the way. */
+  private void normalised(
+      GemvKernels kernels, Variant v, Element element, Shape shape, int mostBlocks) {
+    Norm norm = new Norm(c.floats(F32, shape.in()), c.floats(F32, shape.in()));
+    InputNorm input = new InputNorm(c.put(F32, norm.gamma()), c.put(F32, norm.beta()), Norm.EPS);
+    linear(
+        element,
+        F32,
+        shape,
+        norm,
+        (map, x, epilogue, sums) -> kernels.prepare(v, map, x, input, epilogue, mostBlocks));
+  }
+
+  /** By what rows are normalised. */
+  private record Norm(float[] gamma, float[] beta) {
+    static final float EPS = 1e-5f;
+
+    /** The rows of x, normalised. */
+    double[] of(float[] x) {
+      int in = gamma.length;
+      double[] y = new double[x.length];
+      for (int row = 0; row < x.length; row += in) {
+        double mean = 0;
+        for (int k = 0; k < in; k++) {
+          mean += x[row + k] / (double) in;
+        }
+        double variance = EPS;
+        for (int k = 0; k < in; k++) {
+          variance += Math.pow(x[row + k] - mean, 2) / in;
+        }
+        for (int k = 0; k < in; k++) {
+          y[row + k] = (x[row + k] - mean) / Math.sqrt(variance) * gamma[k] + beta[k];
+        }
+      }
+      return y;
     }
   }
 
@@ -132,8 +175,13 @@ final class LinearSelfTest {
     return rows -> CublasLinear.finish(v, launch, rows, map.outputs());
   }
 
-  /** All epilogues of x . W^T + b; odd shapes have no b. */
   private void linear(Element element, Element xElement, Shape shape, Prepare prepare) {
+    linear(element, xElement, shape, null, prepare);
+  }
+
+  /** All epilogues of x . W^T + b, x perhaps normalised; odd shapes have no b. */
+  private void linear(
+      Element element, Element xElement, Shape shape, @Nullable Norm norm, Prepare prepare) {
     int rows = shape.rows();
     int in = shape.in();
     int outputs = shape.outputs();
@@ -143,16 +191,23 @@ final class LinearSelfTest {
     float[] w = c.floats(element == Element.I8 ? F32 : element, outputs * in);
     float[] bias = odd ? new float[outputs] : c.floats(F32, outputs);
     LinearMap map = linearMap(element, w, odd ? null : c.put(F32, bias), in, outputs);
+    double[] multiplied = new double[x.length];
+    Arrays.setAll(multiplied, i -> x[i]);
+    if (norm != null) {
+      multiplied = norm.of(x);
+    }
     double[] sums = new double[rows * outputs];
     for (int i = 0; i < sums.length; i++) {
       int row = i / outputs * in;
       int output = i % outputs * in;
       for (int k = 0; k < in; k++) {
-        sums[i] += (double) x[row + k] * w[output + k];
+        sums[i] += multiplied[row + k] * w[output + k];
       }
     }
     IntToDoubleFunction plain = i -> sums[i] + bias[i % outputs];
-    String of = "%%s of %d %s rows of %d".formatted(rows, xElement.suffix(), in);
+    String of =
+        "%%s of %d %s %srows of %d"
+            .formatted(rows, xElement.suffix(), norm == null ? "" : "normalised ", in);
     DeviceBuffer input = c.put(xElement, x);
     for (Element to : xElement == F32 ? List.of(F32) : List.of(F32, xElement)) {
       DeviceBuffer out = c.empty(to, (long) (rows + MORE_ROWS) * outputs);
@@ -163,13 +218,15 @@ final class LinearSelfTest {
           out,
           i -> i < sums.length ? f.of(plain.applyAsDouble(i)) : Double.NaN);
     }
-    float[] residual = c.floats(F32, (rows + MORE_ROWS) * outputs);
-    DeviceBuffer acc = c.put(F32, residual);
-    prepare.call(map, input, new LinearEpilogue.Residual(acc), sums).run(rows);
-    c.compare(
-        of.formatted("acc"),
-        acc,
-        i -> residual[i] + (i < sums.length ? plain.applyAsDouble(i) : 0));
+    if (norm == null) {
+      float[] residual = c.floats(F32, (rows + MORE_ROWS) * outputs);
+      DeviceBuffer acc = c.put(F32, residual);
+      prepare.call(map, input, new LinearEpilogue.Residual(acc), sums).run(rows);
+      c.compare(
+          of.formatted("acc"),
+          acc,
+          i -> residual[i] + (i < sums.length ? plain.applyAsDouble(i) : 0));
+    }
     if (!odd) {
       append(xElement, shape, of, plain, epilogue -> prepare.call(map, input, epilogue, sums));
     }

@@ -12,6 +12,7 @@ import dev.loupe.cuda.emulator.Close;
 import dev.loupe.cuda.emulator.Emulated;
 import dev.loupe.cuda.emulator.Emulator;
 import dev.loupe.cuda.emulator.OnDevice;
+import dev.loupe.cuda.emulator.Schedules;
 import dev.loupe.cuda.kernels.LinearEpilogue.Output;
 import dev.loupe.cuda.kernels.LinearEpilogue.QkvAppend;
 import dev.loupe.cuda.kernels.LinearEpilogue.Residual;
@@ -21,6 +22,7 @@ import java.util.List;
 import java.util.function.UnaryOperator;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -85,7 +87,7 @@ class GemvKernelsTest {
 
   private static float[] output(LinearBuffers b, int mostBlocks) {
     DeviceBuffer target = b.target(F32);
-    gemv.prepare(variant, b.map, b.x, new Output(target, KernelActivation.NONE), mostBlocks)
+    gemv.prepare(variant, b.map, b.x, null, new Output(target, KernelActivation.NONE), mostBlocks)
         .run(b.problem.rows);
     return b.result(target);
   }
@@ -151,7 +153,8 @@ class GemvKernelsTest {
       for (int rows : new int[] {1, 2, 3, 5}) {
         DeviceBuffer target = b.target(F32);
         DeviceBuffer last = b.x.slice((8L - rows) * b.problem.in, (long) rows * b.problem.in);
-        gemv.prepare(variant, b.map, last, new Output(target, KernelActivation.NONE), 3).run(rows);
+        gemv.prepare(variant, b.map, last, null, new Output(target, KernelActivation.NONE), 3)
+            .run(rows);
         float[] some = new float[rows * b.problem.outputs];
         target.download(some);
         float[] same = Arrays.copyOfRange(eight, eight.length - some.length, eight.length);
@@ -173,6 +176,54 @@ class GemvKernelsTest {
         for (int seed = 1; seed <= 2; seed++) {
           Emulator.options(Emulator.Schedule.RANDOM, seed, false);
           assertArrayEquals(forward, output(b, 1), "random, seed " + seed);
+        }
+        forward();
+      }
+    }
+  }
+
+  /**
+   * By two launches and by one, whatever the grid; 640 x 8 rows are more than are staged at once.
+   */
+  @ParameterizedTest
+  @EnumSource(
+      value = Element.class,
+      names = {"F32", "F16", "BF16", "I8"})
+  void normalisingOnTheWayGivesTheSameBits(Element element) {
+    Assumptions.assumeFalse(variant.isPlain());
+    for (int[] s : new int[][] {{1, 16}, {1, 768}, {2, 4624}, {3, 1040}, {8, 640}, {8, 1104}}) {
+      int rows = s[0];
+      int in = s[1];
+      try (LinearBuffers b = buffers(element, rows, in, 21)) {
+        float[] gamma = new float[in];
+        float[] beta = new float[in];
+        for (int k = 0; k < in; k++) {
+          gamma[k] = 1 + (float) Math.sin(k);
+          beta[k] = (float) Math.cos(3 * k);
+        }
+        InputNorm norm = new InputNorm(b.with(F32, gamma), b.with(F32, beta), 1e-5f);
+        DeviceBuffer normed = b.empty(F32, (long) rows * in);
+        Variant v3 = LayerNormKernels.VARIANTS.getLast();
+        new LayerNormKernels(gpu)
+            .normalize(v3, b.x, norm.gamma(), norm.beta(), normed, rows, in, norm.eps());
+        DeviceBuffer target = b.target(F32);
+        gemv.prepare(variant, b.map, normed, new Output(target, KernelActivation.GELU_NEW))
+            .run(rows);
+        float[] apart = b.result(target);
+        for (int mostBlocks : new int[] {1, 3, 1000}) {
+          for (Runnable schedule : Schedules.others()) {
+            schedule.run();
+            DeviceBuffer together = b.target(F32);
+            gemv.prepare(
+                    variant,
+                    b.map,
+                    b.x,
+                    norm,
+                    new Output(together, KernelActivation.GELU_NEW),
+                    mostBlocks)
+                .run(rows);
+            assertArrayEquals(apart, b.result(together), rows + " rows of " + in);
+          }
         }
         forward();
       }
@@ -249,6 +300,27 @@ class GemvKernelsTest {
   }
 
   @Test
+  void refusesNormsThatItDoesNotMake() {
+    Assumptions.assumeFalse(variant.isPlain());
+    try (LinearBuffers b = buffers(F32, 1, 16, 3)) {
+      DeviceBuffer out = b.target(F32);
+      Output output = new Output(out, KernelActivation.NONE);
+      InputNorm none = new InputNorm(b.empty(F32, 16), b.empty(F32, 16), 0);
+      refused(
+          "gemv v1: eps is 0.0, not more than 0",
+          () -> gemv.prepare(variant, b.map, b.x, none, output));
+      InputNorm norm = new InputNorm(b.empty(F32, 16), b.empty(F32, 16), 1e-5f);
+      refused(
+          "gemv v1: no kernel adds the product of normalised rows to a residual",
+          () -> gemv.prepare(variant, b.map, b.x, norm, new Residual(out)));
+      InputNorm few = new InputNorm(b.empty(F32, 16), b.empty(F32, 15), 1e-5f);
+      refused(
+          "gemv v1: beta has 15 elements, needs 16",
+          () -> gemv.prepare(variant, b.map, b.x, few, output));
+    }
+  }
+
+  @Test
   void refusesWithASentence() {
     try (LinearBuffers b = buffers(Element.F16, 2, 12, 3);
         LinearBuffers c = buffers(F32, 12, 12, 3)) {
@@ -264,6 +336,13 @@ class GemvKernelsTest {
       refused(
           of + ": x holds F16, not F32",
           () -> gemv.prepare(variant, c.map, c.empty(Element.F16, 12), out));
+      InputNorm norm = new InputNorm(c.empty(F32, 12), c.empty(F32, 12), 1e-5f);
+      refused(
+          of
+              + (variant.isPlain()
+                  ? ": it does not normalise x"
+                  : ": in is 12, not a multiple of 8, so it does not normalise x"),
+          () -> gemv.prepare(variant, c.map, c.x, norm, out));
       LinearCall call = gemv.prepare(variant, c.map, c.x, out);
       refused(of + ": rows is 9, not between 1 and 8", () -> call.run(9));
       refused(of + ": rows is 0, not between 1 and 8", () -> call.run(0));
