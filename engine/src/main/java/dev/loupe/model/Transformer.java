@@ -7,6 +7,7 @@ import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Normed;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Pass;
 import dev.loupe.ops.SessionRoom;
@@ -190,12 +191,11 @@ public final class Transformer implements AutoCloseable {
    * Logits of any rows of a residual stream.
    *
    * @param x [rows, C]
-   * @param h [rows, C] of activations: receives its layer norm
+   * @param h [rows, C] of activations: room for its layer norm
    * @param out [rows, V]
    */
   public void logits(Pass pass, Tensor x, Tensor h, Tensor out) {
-    finalNorm(pass, x, h);
-    pass.logits(h, head, out);
+    pass.logits(new Normed(x, lnF, h), head, out);
   }
 
   private void check(Batch batch) {
@@ -251,14 +251,14 @@ public final class Transformer implements AutoCloseable {
      * @param hook sees the attention, and cannot change it
      */
     void forward(Pass pass, Activations a, AttentionHook hook) {
-      pass.layerNorm(a.x(), w.ln1(), a.h()); // [R, C]
       Attention attention = pass.attention(layer, scale, a.qkv(), a.lse());
-      attention.project(a.h(), w.cAttn()); // [R, 3C]  fused Q, K, V; K and V to the cache
+      // [R, 3C]  fused Q, K, V of ln_1(x); K and V to the cache
+      attention.project(new Normed(a.x(), w.ln1(), a.h()), w.cAttn());
       attention.attend(a.y()); // [R, C], log-sum-exp [R, H]
       hook.observe(attention); // the branch; AttentionHook.NONE does nothing
       pass.linearResidual(a.y(), w.cProj(), a.x()); // x += y . W + b
-      pass.layerNorm(a.x(), w.ln2(), a.h()); // [R, C]
-      pass.linear(a.h(), w.cFc(), activation, a.inner()); // [R, n_inner]
+      // [R, n_inner]  f(ln_2(x) . W + b)
+      pass.linear(new Normed(a.x(), w.ln2(), a.h()), w.cFc(), activation, a.inner());
       pass.linearResidual(a.inner(), w.mlpCProj(), a.x()); // x += inner . W + b
     }
   }

@@ -94,6 +94,11 @@ public abstract class Attention {
    */
   public abstract void project(Tensor x, Linear w);
 
+  /** The same of rows that are normalised first. */
+  public void project(Normed x, Linear w) {
+    project(pass.apart(x), w);
+  }
+
   /**
    * Attends with every head by one pass of online softmax over tiles of keys (Milakov and
    * Gimelshein, arXiv 1805.02867; Dao et al., FlashAttention, arXiv 2205.14135). No T x T memory.

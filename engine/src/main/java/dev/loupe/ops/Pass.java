@@ -60,11 +60,30 @@ public abstract class Pass implements AutoCloseable {
   /** out = f(x . W + b), f element by element; x [rows, in], out [rows, out]. */
   public abstract void linear(Tensor x, Linear w, Activation f, Tensor out);
 
+  /**
+   * The same of rows that are normalised first. A backend may do both at once; it gives the bits of
+   * the two steps.
+   */
+  public void linear(Normed x, Linear w, Activation f, Tensor out) {
+    linear(apart(x), w, f, out);
+  }
+
   /** acc += x . W + b; x [rows, in], acc [rows, out]. */
   public abstract void linearResidual(Tensor x, Linear w, Tensor acc);
 
   /** out[r, v] = x[r] . head[v]; x [rows, C], head of C to V, out [rows, V]. */
   public abstract void logits(Tensor x, Weight head, Tensor out);
+
+  /** The same of rows that are normalised first. */
+  public void logits(Normed x, Weight head, Tensor out) {
+    logits(apart(x), head, out);
+  }
+
+  /** Normalises in a step of its own. */
+  protected final Tensor apart(Normed x) {
+    layerNorm(x.x(), x.norm(), x.room());
+    return x.room();
+  }
 
   /**
    * The attention of a layer; nothing is computed yet.

@@ -9,6 +9,7 @@ import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.Variant;
 import dev.loupe.cuda.kernels.CublasLinear;
 import dev.loupe.cuda.kernels.GemvKernels;
+import dev.loupe.cuda.kernels.InputNorm;
 import dev.loupe.cuda.kernels.LinearCall;
 import dev.loupe.cuda.kernels.LinearEpilogue;
 import dev.loupe.cuda.kernels.LinearKernels;
@@ -102,6 +103,7 @@ final class CudaMatmul implements AutoCloseable {
    * Multiplies.
    *
    * @param input [rows, in]
+   * @param norm by which its rows are normalised first; not null only if {@link #takesNorm}
    * @param epilogue what becomes of the product
    * @param session keeps the launch that is prepared here
    * @param recorded whether the launch may be part of a recorded step
@@ -110,12 +112,13 @@ final class CudaMatmul implements AutoCloseable {
   void multiply(
       LinearMap map,
       DeviceBuffer input,
+      @Nullable InputNorm norm,
       LinearEpilogue epilogue,
       CudaSession session,
       boolean recorded,
       long out,
       int rows) {
-    Optional<Variant> streaming = streaming(map, input, rows);
+    Optional<Variant> streaming = streaming(map, input.element(), rows);
     if (streaming.isEmpty() && map.scales() != null) {
       widened(map, input, epilogue, rows).run(rows);
       return;
@@ -127,6 +130,7 @@ final class CudaMatmul implements AutoCloseable {
         List.of(
             map.weight().address(),
             input.address(),
+            norm == null ? 0L : norm.gamma().address(),
             out,
             own == null ? "cublas" : own,
             epilogue instanceof LinearEpilogue.QkvAppend append
@@ -139,14 +143,21 @@ final class CudaMatmul implements AutoCloseable {
                 own == null
                     ? Objects.requireNonNull(library).prepare(map, input, epilogue)
                     : streaming.isPresent()
-                        ? gemv.prepare(own, map, input, epilogue)
+                        ? gemv.prepare(own, map, input, norm, epilogue)
                         : linear.prepare(own, map, input, epilogue))
         .run(rows);
   }
 
+  /** Whether what multiplies so many f32 rows can normalise them itself. */
+  boolean takesNorm(LinearMap map, int rows) {
+    return streaming(map, Element.F32, rows)
+        .filter(v -> GemvKernels.takesNorm(v, map.in()))
+        .isPresent();
+  }
+
   /** What streams the weights through a few rows in f32; empty for others, or if it can't. */
-  private Optional<Variant> streaming(LinearMap map, DeviceBuffer input, int rows) {
-    boolean few = rows <= GemvKernels.MAX_ROWS && input.element() == Element.F32;
+  private Optional<Variant> streaming(LinearMap map, Element input, int rows) {
+    boolean few = rows <= GemvKernels.MAX_ROWS && input == Element.F32;
     return few ? gemv.variantFor(map, rows) : Optional.empty();
   }
 

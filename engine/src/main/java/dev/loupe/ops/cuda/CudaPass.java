@@ -1,6 +1,8 @@
 package dev.loupe.ops.cuda;
 
 import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.kernels.InputNorm;
 import dev.loupe.cuda.kernels.KernelActivation;
 import dev.loupe.cuda.kernels.LinearEpilogue;
 import dev.loupe.cuda.kernels.LinearMap;
@@ -12,6 +14,7 @@ import dev.loupe.ops.KvCache;
 import dev.loupe.ops.LayerNorm;
 import dev.loupe.ops.Linear;
 import dev.loupe.ops.Mask;
+import dev.loupe.ops.Normed;
 import dev.loupe.ops.Pass;
 import dev.loupe.ops.RebuiltRows;
 import dev.loupe.ops.Tensor;
@@ -101,25 +104,59 @@ final class CudaPass extends Pass {
   @Override
   public void linear(Tensor x, Linear w, Activation f, Tensor out) {
     LinearEpilogue epilogue = new LinearEpilogue.Output(ops.buffer(out), CudaLimits.kernel(f));
+    multiply(x, null, w.weight(), w.bias(), epilogue, out);
+  }
+
+  @Override
+  public void linear(Normed x, Linear w, Activation f, Tensor out) {
+    LinearEpilogue epilogue = new LinearEpilogue.Output(ops.buffer(out), CudaLimits.kernel(f));
     multiply(x, w.weight(), w.bias(), epilogue, out);
   }
 
   @Override
   public void linearResidual(Tensor x, Linear w, Tensor acc) {
-    multiply(x, w.weight(), w.bias(), new LinearEpilogue.Residual(ops.buffer(acc)), acc);
+    multiply(x, null, w.weight(), w.bias(), new LinearEpilogue.Residual(ops.buffer(acc)), acc);
   }
 
   @Override
   public void logits(Tensor x, Weight head, Tensor out) {
     LinearEpilogue epilogue = new LinearEpilogue.Output(ops.buffer(out), KernelActivation.NONE);
+    multiply(x, null, head, null, epilogue, out);
+  }
+
+  @Override
+  public void logits(Normed x, Weight head, Tensor out) {
+    LinearEpilogue epilogue = new LinearEpilogue.Output(ops.buffer(out), KernelActivation.NONE);
     multiply(x, head, null, epilogue, out);
   }
 
+  /** At once where the kernel normalises the rows itself, which it does in f32. */
   private void multiply(
-      Tensor x, Weight weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
+      Normed x, Weight weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
+    boolean atOnce =
+        ops.buffer(x.room()).element() == Element.F32
+            && ops.kernels().matmul().takesNorm(map(weight), x.x().rows());
+    if (atOnce) {
+      multiply(x.x(), x.norm(), weight, bias, epilogue, out);
+    } else {
+      multiply(apart(x), null, weight, bias, epilogue, out);
+    }
+  }
+
+  private static LinearMap map(Weight weight) {
+    return ((CudaMatmul.CudaWeight) weight).map();
+  }
+
+  private void multiply(
+      Tensor x,
+      @Nullable LayerNorm norm,
+      Weight weight,
+      @Nullable Tensor bias,
+      LinearEpilogue epilogue,
+      Tensor out) {
     requireOpen();
     CudaOps.same("rows", out.rows(), x.rows());
-    LinearMap w = ((CudaMatmul.CudaWeight) weight).map();
+    LinearMap w = map(weight);
     ops.gpu()
         .run(
             () -> {
@@ -135,6 +172,10 @@ final class CudaPass extends Pass {
                   .multiply(
                       map,
                       ops.buffer(x),
+                      norm == null
+                          ? null
+                          : new InputNorm(
+                              ops.buffer(norm.weight()), ops.buffer(norm.bias()), norm.epsilon()),
                       epilogue,
                       session,
                       resident,
@@ -156,17 +197,24 @@ final class CudaPass extends Pass {
 
     @Override
     public void project(Tensor x, Linear w) {
+      multiply(x, null, w.weight(), w.bias(), append(), qkv());
+    }
+
+    @Override
+    public void project(Normed x, Linear w) {
+      multiply(x, w.weight(), w.bias(), append(), qkv());
+    }
+
+    private LinearEpilogue append() {
       requireOpen();
       session.hold();
-      LinearEpilogue epilogue =
-          new LinearEpilogue.QkvAppend(
-              ops.buffer(qkv()),
-              ops.buffer(kv().keys(layer())),
-              ops.buffer(kv().values(layer())),
-              rows().sequences(),
-              rows().positions(),
-              CudaSession.shape(kv()));
-      multiply(x, w.weight(), w.bias(), epilogue, qkv());
+      return new LinearEpilogue.QkvAppend(
+          ops.buffer(qkv()),
+          ops.buffer(kv().keys(layer())),
+          ops.buffer(kv().values(layer())),
+          rows().sequences(),
+          rows().positions(),
+          CudaSession.shape(kv()));
     }
 
     @Override
