@@ -40,7 +40,6 @@ class CorpusTest extends CorpusFixture {
   /** With the sweeps ten thousand; in hundreds, of which each has one of every kind. */
   private static final int DOCUMENTS = Integer.getInteger("corpus.documents", 2000);
 
-
   private static Path prepared;
   private static CorpusJobs.Prepared preparation;
   private static CorpusJobs.Ran ran;
