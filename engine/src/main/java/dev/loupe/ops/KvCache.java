@@ -3,6 +3,7 @@ package dev.loupe.ops;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Keys and values of the tokens read so far, for S sequences of at most {@code capacity} positions.
@@ -16,6 +17,7 @@ public final class KvCache {
   private final List<Tensor> keys; // per layer [S H, capacity D]
   private final List<Tensor> values;
   private boolean inPass;
+  private @Nullable Pass last; // that has ended
 
   /**
    * An empty cache in {@code arena}.
@@ -93,6 +95,11 @@ public final class KvCache {
     return headDim;
   }
 
+  /** Number of layers. */
+  public int layers() {
+    return keys.size();
+  }
+
   /** Positions that a sequence has room for. */
   public int capacity() {
     return capacity;
@@ -151,8 +158,14 @@ public final class KvCache {
   }
 
   /** Ends it. */
-  void leave() {
+  void leave(Pass pass) {
     inPass = false;
+    last = pass;
+  }
+
+  /** The last pass that has ended, for a backend to begin again; null if there was none. */
+  public @Nullable Pass lastPass() {
+    return last;
   }
 
   /** Forgets what {@code sequence} holds from {@code length} on. */

@@ -36,6 +36,12 @@ public abstract class Pass implements AutoCloseable {
     kv.enter(batch);
   }
 
+  /** Begins a pass that has ended once more, over what its batch holds now. */
+  protected final void beginAgain() {
+    kv.enter(batch);
+    open = true;
+  }
+
   /** Which token each row is. */
   public final Batch batch() {
     return batch;
@@ -112,7 +118,7 @@ public abstract class Pass implements AutoCloseable {
   public final void close() {
     if (open) {
       open = false;
-      kv.leave();
+      kv.leave(this);
     }
   }
 }

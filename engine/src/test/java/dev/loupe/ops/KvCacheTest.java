@@ -1,6 +1,8 @@
 package dev.loupe.ops;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import dev.loupe.ops.cpu.CpuOps;
@@ -41,9 +43,23 @@ class KvCacheTest {
       assertEquals(1, kv.length(0));
       first.close();
       assertThrows(IllegalStateException.class, () -> first.embed(table, table, x));
-      try (Pass second = ops.begin(Batch.sequence(0, 1, 1), kv, Mask.CAUSAL)) {
-        first.close(); // once more, which ends nothing
-        second.embed(table, table, x);
+      Batch batch = Batch.sequence(0, 1, 1);
+      Pass second = ops.begin(batch, kv, Mask.CAUSAL);
+      first.close(); // once more, which ends nothing
+      second.embed(table, table, x);
+      Tensor qkv = arena.allocate(1, 12);
+      Tensor lse = arena.allocate(1, 1);
+      Attention attention = second.attention(0, 1, qkv, lse);
+      second.close();
+      batch.set(0, 1, 2);
+      try (Pass again = ops.begin(batch, kv, Mask.CAUSAL)) {
+        assertSame(attention, again.attention(0, 1, qkv, lse), "a step makes no new objects");
+        assertNotSame(attention, again.attention(0, 0.5f, qkv, lse));
+        batch.add(1, 3, 0, false);
+        assertThrows(IllegalArgumentException.class, () -> again.attention(0, 0.5f, qkv, lse));
+      }
+      try (Pass full = ops.begin(Batch.sequence(0, 3, 1), kv, Mask.FULL)) {
+        assertNotSame(second, full);
       }
     }
   }

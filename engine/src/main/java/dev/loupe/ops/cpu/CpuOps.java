@@ -40,7 +40,8 @@ public final class CpuOps implements Ops {
   private final WorkerPool pool;
   private final Arena arena = Arena.ofShared();
   private final Scratch[] scratch;
-  private final Normalising normalising = new Normalising();
+  // tasks are used again, so that a decoding step allocates nothing; callers take turns
+  private final NormTask normalising;
   private final MatmulTask product;
   private final AttentionTask.Appending appending = new AttentionTask.Appending();
   private final AttentionTask attending;
@@ -82,6 +83,7 @@ public final class CpuOps implements Ops {
     scratch = new Scratch[threads];
     this.loops = loops;
     Arrays.setAll(scratch, i -> new Scratch(loops.another(), arena));
+    normalising = new NormTask(scratch);
     product = new MatmulTask(scratch);
     attending = new AttentionTask(scratch);
     attentionRows = new AttentionRows(pool, scratch, loops.tileRows());
@@ -124,6 +126,9 @@ public final class CpuOps implements Ops {
 
   @Override
   public Pass begin(Batch batch, KvCache kv, Mask mask) {
+    if (kv.lastPass() instanceof CpuPass last && last.beginsAgain(this, batch, mask)) {
+      return last; // so a decoding step makes no new objects
+    }
     return new CpuPass(this, batch, kv, mask);
   }
 
@@ -164,38 +169,9 @@ public final class CpuOps implements Ops {
     }
   }
 
-  /** Whether touching each element of so many rows once takes less time than sharing them out. */
+  /** Whether doing so many rows takes less time than sharing them out. */
   private static boolean isShort(int rows, int width) {
     return (long) rows * width <= SHORT;
-  }
-
-  // What the tasks of an operation need lies in an object that is used again, so that a decoding
-  // step allocates nothing; callers take turns, as they do with the pool.
-
-  private final class Normalising implements WorkerPool.Body {
-    private Tensor x = NONE;
-    private LayerNorm norm = new LayerNorm(NONE, NONE, 0);
-    private Tensor out = NONE;
-
-    @Override
-    public void run(int row, int worker) {
-      InnerLoops loops = scratch[worker].loops;
-      int width = x.cols();
-      long offset = x.offset(row, 0);
-      float mean = loops.sum(x.data(), offset, width) / width;
-      float variance = loops.sumOfSquares(x.data(), offset, width, mean) / width;
-      float factor = (float) (1 / Math.sqrt(variance + (double) norm.epsilon()));
-      loops.normalise(
-          x.data(),
-          offset,
-          width,
-          mean,
-          factor,
-          norm.weight().data(),
-          norm.bias().data(),
-          out.data(),
-          out.offset(row, 0));
-    }
   }
 
   /** out = f(x . W + b), or out += x . W + b. */
@@ -298,10 +274,20 @@ public final class CpuOps implements Ops {
   /** A pass on the CPU, where every operation has ended when it returns. */
   private static final class CpuPass extends Pass {
     private final CpuOps ops;
+    private final @Nullable OfLayer[] layers; // as they were asked for last
 
     CpuPass(CpuOps ops, Batch batch, KvCache kv, Mask mask) {
       super(batch, kv, mask);
       this.ops = ops;
+      layers = new OfLayer[kv.layers()];
+    }
+
+    boolean beginsAgain(CpuOps other, Batch batch, Mask mask) {
+      boolean same = ops == other && batch() == batch && mask() == mask;
+      if (same) {
+        beginAgain();
+      }
+      return same;
     }
 
     @Override
@@ -337,12 +323,21 @@ public final class CpuOps implements Ops {
     @Override
     public Attention attention(int layer, float scale, Tensor qkv, Tensor lse) {
       requireOpen();
-      return new OfLayer(layer, scale, qkv, lse);
+      OfLayer last = layers[layer];
+      if (last == null || !last.isOf(scale, qkv, lse) || qkv.rows() != batch().rows()) {
+        last = new OfLayer(layer, scale, qkv, lse);
+        layers[layer] = last;
+      }
+      return last;
     }
 
     private final class OfLayer extends Attention {
       OfLayer(int layer, float scale, Tensor qkv, Tensor lse) {
         super(CpuPass.this, layer, scale, qkv, lse);
+      }
+
+      boolean isOf(float scale, Tensor qkv, Tensor lse) {
+        return scale() == scale && qkv().equals(qkv) && lse().equals(lse);
       }
 
       @Override
@@ -360,15 +355,18 @@ public final class CpuOps implements Ops {
 
       @Override
       public RebuiltRows probabilities(int[] heads, int firstRow, int rows, Tensor out) {
-        requireMap(heads, firstRow, rows, out);
-        ops.attentionRows.map(this, lse(), heads, firstRow, rows, out);
-        return (row, into, count) -> ops.read(out, row, into, count);
+        return map(lse(), heads, firstRow, rows, out);
       }
 
       @Override
       public RebuiltRows scores(int[] heads, int firstRow, int rows, Tensor out) {
+        return map(null, heads, firstRow, rows, out);
+      }
+
+      private RebuiltRows map(
+          @Nullable Tensor lse, int[] heads, int firstRow, int rows, Tensor out) {
         requireMap(heads, firstRow, rows, out);
-        ops.attentionRows.map(this, null, heads, firstRow, rows, out);
+        ops.attentionRows.map(this, lse, heads, firstRow, rows, out);
         return (row, into, count) -> ops.read(out, row, into, count);
       }
 
