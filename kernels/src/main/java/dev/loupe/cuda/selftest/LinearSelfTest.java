@@ -104,7 +104,7 @@ final class LinearSelfTest {
   private void normalised(
       GemvKernels kernels, Variant v, Element element, Shape shape, int mostBlocks) {
     Norm norm = new Norm(c.floats(F32, shape.in()), c.floats(F32, shape.in()));
-    InputNorm input = new InputNorm(c.put(F32, norm.gamma()), c.put(F32, norm.beta()), Norm.EPS);
+    InputNorm input = new InputNorm(c.put(F32, norm.gamma), c.put(F32, norm.beta), Norm.EPS);
     linear(
         element,
         F32,
@@ -114,8 +114,16 @@ final class LinearSelfTest {
   }
 
   /** By what rows are normalised. */
-  private record Norm(float[] gamma, float[] beta) {
+  private static final class Norm {
     static final float EPS = 1e-5f;
+
+    final float[] gamma;
+    final float[] beta;
+
+    Norm(float[] gamma, float[] beta) {
+      this.gamma = gamma;
+      this.beta = beta;
+    }
 
     /** The rows of x, normalised. */
     double[] of(float[] x) {
