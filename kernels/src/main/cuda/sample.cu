@@ -28,7 +28,9 @@ struct Row {
   const unsigned* seen;     // [ceil(V / 32)] ids that the penalty applies to; null: none
   int V;
   float penalty, temperature;
-  float max;  // of the penalised logits of allowed ids
+  float max;    // of the penalised logits of allowed ids
+  float* kept;  // [keeps] in shared memory: scores of the first ids; NaN where there is none
+  int keeps;    // a multiple of 4
 };
 
 __device__ __forceinline__ unsigned four_bits(const unsigned* set, int id) {
@@ -67,10 +69,34 @@ __device__ __forceinline__ unsigned penalise(const Row& row, int id, unsigned th
 
 // Scores: penalised logits less their largest, over the temperature. At most 0. Rounded as on the CPU: no
 // fused multiply-add, true division.
-__device__ __forceinline__ unsigned four_scores(const Row& row, int id, float (&x)[4]) {
+__device__ __forceinline__ unsigned new_scores(const Row& row, int id, float (&x)[4]) {
   const unsigned there = penalise(row, id, four_logits(row, id, x), x);
 #pragma unroll
   for (int i = 0; i < 4; i++) x[i] = __fdiv_rn(__fsub_rn(x[i], row.max), row.temperature);
+  return there;
+}
+
+// Makes the scores that are kept. Each thread those that it looks at itself later: no barrier is needed but
+// where a thread looks at another's.
+__device__ __forceinline__ void keep_scores(const Row& row) {
+#pragma unroll 1
+  for (int id = threadIdx.x * 4; id < row.keeps; id += blockDim.x * 4) {
+    float x[4];
+    const unsigned there = new_scores(row, id, x);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+      if (!(there >> i & 1)) x[i] = NAN;
+    sts128(row.kept + id, make_float4(x[0], x[1], x[2], x[3]));
+  }
+}
+
+__device__ __forceinline__ unsigned four_scores(const Row& row, int id, float (&x)[4]) {
+  if (id >= row.keeps) return new_scores(row, id, x);
+  const float4 v = lds128_f32(row.kept + id);
+  x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+  unsigned there = 0;
+#pragma unroll
+  for (int i = 0; i < 4; i++) there |= (unsigned)(x[i] == x[i]) << i;
   return there;
 }
 
@@ -104,10 +130,11 @@ struct Shared {
   unsigned chosen, in_chosen;    // bin, and how many there are in it
   int id;
   float score;
+  int unused[2];  // what follows begins at a multiple of 16 bytes
 };
 
 // SampleKernels.java asks for this much shared memory.
-static_assert(sizeof(Shared) == 25240, "SHARED_BYTES in SampleKernels.java");
+static_assert(sizeof(Shared) == 25248, "SHARED_BYTES in SampleKernels.java");
 
 template <class T>
 __device__ Best<T> block_best(Best<T> best, Shared& s) {
@@ -462,8 +489,9 @@ __device__ void describe(const Row& row, int id, float largest, float* logprob, 
 // masses in fixed point and exact comparisons decide, so neither the block's width nor the order of its
 // threads can change a token.
 //
-// v1. One block a row, a pass over the row for each level of a histogram.
-// Shared memory: sizeof(Shared), see SampleKernels.java. Limits: V up to 2^22. Gain: not yet measured.
+// v1. One block a row, a pass over the row for each level of a histogram. Scores are made once and stay in
+// shared memory, as many as it has room for; those of the other ids are made anew in each pass.
+// Shared memory: sizeof(Shared) and `keeps` floats, see SampleKernels.java. Limits: V up to 2^22. Gain: not yet measured.
 extern "C" __global__ void __launch_bounds__(1024)
     sample_v1_f32(const float* __restrict__ logits,      // [R, stride]
                   const unsigned* __restrict__ allowed,  // [ceil(V / 32)], or null
@@ -475,13 +503,14 @@ extern "C" __global__ void __launch_bounds__(1024)
                   int* ranks,                            // [R] tokens more likely; -1 after an error
                   int* errors,                           // [R] 1: NaN or infinity, 2: no id to choose, 0: none
                   const Options* __restrict__ options,   // in memory, so that a recorded launch takes new ones
-                  int V, int stride) {
+                  int V, int stride, int keeps) {
   DYN_SMEM(smem);
   Shared& s = *reinterpret_cast<Shared*>(smem);
   const Options o = *options;
   const size_t r = blockIdx.x;
   const size_t words = ((size_t)V + 31) / 32;
-  Row row = {logits + r * stride, allowed, seen ? seen + r * words : nullptr, V, o.penalty, o.temperature, 0};
+  Row row = {logits + r * stride, allowed, seen ? seen + r * words : nullptr, V, o.penalty, o.temperature, 0,
+             reinterpret_cast<float*>(smem + sizeof(Shared)), keeps};
 
   Best<float> best;
   float largest;
@@ -491,6 +520,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   // A penalty may overflow: then there is a largest, but no differences from it.
   if (error == 0 && (best.id < 0 || (o.temperature > 0 && !is_finite(best.value)))) error = 2;
   if (error == 0 && o.temperature > 0) {
+    keep_scores(row);
     Kept kept = {-INFINITY, 0xffffffffu, 0xffffffffu};
     if (o.top_k > 0 && o.top_k < n) {
       select_token<false>(row, kept, o.top_k, 0, s);
@@ -528,7 +558,7 @@ extern "C" __global__ void __launch_bounds__(1024)
                       int V, int stride) {
   DYN_SMEM(smem);
   Shared& s = *reinterpret_cast<Shared*>(smem);
-  const Row row = {logits + (size_t)blockIdx.x * stride, allowed, nullptr, V, 1, 1, 0};
+  const Row row = {logits + (size_t)blockIdx.x * stride, allowed, nullptr, V, 1, 1, 0, nullptr, 0};
   Best<float> best;
   float largest;
   int n;
@@ -581,7 +611,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     if (threadIdx.x == 0) logprobs[r] = NAN;
     return;
   }
-  const Row row = {logits + r * stride, nullptr, nullptr, V, 1, 1, 0};
+  const Row row = {logits + r * stride, nullptr, nullptr, V, 1, 1, 0, nullptr, 0};
   float largest = -INFINITY;
   each_logit(row, [&](float x) { largest = fmaxf(largest, x); });
   largest = block_max(largest, scratch);

@@ -35,7 +35,12 @@ public final class SampleKernels {
   static final List<Variant> VARIANTS =
       List.of(
           new Variant(
-              "sample", "v1", "one block a row, radix histograms", "V up to 2^22", ELEMENTS, 75),
+              "sample",
+              "v1",
+              "one block a row, radix histograms, scores in shared memory as far as they fit",
+              "V up to 2^22",
+              ELEMENTS,
+              75),
           new Variant("sample", "argmax", "one block a row", "", ELEMENTS, 75),
           new Variant("sample", "softmax", "one block a row", "", ELEMENTS, 75),
           new Variant("sample", "logprob", "one block a row", "", ELEMENTS, 75));
@@ -43,10 +48,11 @@ public final class SampleKernels {
   private static final List<Variant> SAMPLE = VARIANTS.subList(0, 1);
   private static final List<Variant> LOGPROB = VARIANTS.subList(3, 4);
   private static final int MAX_VOCABULARY = 1 << 22;
-  private static final int SHARED_BYTES = 25240; // sizeof(Shared) in sample.cu
+  private static final int SHARED_BYTES = 25248; // sizeof(Shared) in sample.cu
 
   private final Gpu gpu;
   private final int threads;
+  private final int mostKept;
   private final Launch sample;
   private final Launch argmax;
   private final Launch softmax;
@@ -111,17 +117,19 @@ public final class SampleKernels {
    * @throws GpuException if there are none for this card and driver
    */
   public SampleKernels(Gpu gpu) {
-    this(gpu, 0);
+    this(gpu, 0, Integer.MAX_VALUE);
   }
 
   /**
    * Likewise, to see what the size of a block is worth.
    *
    * @param threads of each block, a power of two of 64 to 1024; 0 for those that suit the rows
+   * @param mostKept scores that stay in shared memory, where it has room for them
    */
-  public SampleKernels(Gpu gpu, int threads) {
+  public SampleKernels(Gpu gpu, int threads, int mostKept) {
     this.gpu = gpu;
     this.threads = threads;
+    this.mostKept = mostKept;
     sample =
         new Launch(
             gpu.kernel("sample", "sample_v1_f32"),
@@ -135,6 +143,7 @@ public final class SampleKernels {
             POINTER,
             POINTER,
             POINTER,
+            INT,
             INT,
             INT);
     argmax =
@@ -185,6 +194,8 @@ public final class SampleKernels {
     check.holds("errors", chosen.errors(), Element.I32, rows);
     setOptional(check, sample, 1, "allowed", allowed, logits.words());
     setOptional(check, sample, 2, "seen", seen, (long) rows * logits.words());
+    int room = Math.min(mostKept, (gpu.maxSharedBytes() - SHARED_BYTES) / Float.BYTES);
+    int keeps = Math.min(Math.ceilDiv(logits.vocabulary(), 4), room / 4) * 4; // scores
     sample
         .set(0, logits.values())
         .set(3, samples)
@@ -196,7 +207,8 @@ public final class SampleKernels {
         .set(9, options)
         .set(10, logits.vocabulary())
         .set(11, logits.stride())
-        .run(rows, 1, 1, logits.threads(threads), 1, SHARED_BYTES);
+        .set(12, keeps)
+        .run(rows, 1, 1, logits.threads(threads), 1, SHARED_BYTES + keeps * Float.BYTES);
   }
 
   /**

@@ -216,6 +216,21 @@ class SampleKernelsTest extends SampleFixture {
     }
   }
 
+  /** Scores in shared memory, and scores that are made anew. */
+  @ParameterizedTest
+  @ValueSource(ints = {0, 3, 500, 997})
+  void whatIsKeptChangesNothing(int mostKept) {
+    Rows rows = restricted(kinds(1000), new Random(1));
+    for (SampleOptions options : List.of(GREEDY, PLAIN, options().get(18), options().get(8))) {
+      Outcome all = sample(options, rows, 64);
+      Outcome some = sample(options, rows, 64, mostKept);
+      assertArrayEquals(all.ids, some.ids);
+      assertArrayEquals(all.logprobs, some.logprobs);
+      assertArrayEquals(all.ranks, some.ranks);
+      assertArrayEquals(all.seen, some.seen);
+    }
+  }
+
   @Test
   void theOrderOfThreadsChangesNothing() {
     Rows rows = restricted(kinds(1000), new Random(2));
@@ -310,6 +325,10 @@ class SampleKernelsTest extends SampleFixture {
   }
 
   private static Outcome sample(SampleOptions options, Rows rows, int threads) {
+    return sample(options, rows, threads, Integer.MAX_VALUE);
+  }
+
+  private static Outcome sample(SampleOptions options, Rows rows, int threads, int mostKept) {
     int n = rows.logits.length;
     int vocabulary = rows.vocabulary();
     int words = Math.ceilDiv(vocabulary, 32);
@@ -342,7 +361,7 @@ class SampleKernelsTest extends SampleFixture {
       for (DeviceBuffer result : List.of(ids, logprobs, ranks, errors)) {
         result.fill((byte) 0x55);
       }
-      new SampleKernels(gpu, threads)
+      new SampleKernels(gpu, threads, mostKept)
           .sample(
               new SampleKernels.Logits(logits, n, vocabulary, stride),
               rows.allowed == null ? null : allowed,

@@ -206,7 +206,7 @@ final class CudaSetUp {
   }
 
   private void softmax() {
-    SampleKernels kernels = new SampleKernels(gpu, threads);
+    SampleKernels kernels = new SampleKernels(gpu, threads, Integer.MAX_VALUE);
     SampleKernels.Logits logits =
         new SampleKernels.Logits(run.put(element, problem.x()), shape.size("R"), shape.size("C"));
     DeviceBuffer y = outputs(element);
