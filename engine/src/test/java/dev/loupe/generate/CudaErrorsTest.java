@@ -140,7 +140,7 @@ class CudaErrorsTest {
   /** False if the model does not open because an allocation fails, after so many. */
   private static boolean opens(int allocations) throws Exception {
     EmulatedGpu.failAllocation(allocations);
-    try (Loupe loupe = open(Precision.INT8)) {
+    try (Loupe _ = open(Precision.INT8)) {
       return true;
     } catch (GpuMemoryException e) {
       assertTrue(String.valueOf(e.getMessage()).contains("out of"), e.getMessage());
