@@ -9,7 +9,6 @@ import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.Variant;
 import dev.loupe.cuda.kernels.CublasLinear;
 import dev.loupe.cuda.kernels.GemvKernels;
-import dev.loupe.cuda.kernels.InputNorm;
 import dev.loupe.cuda.kernels.LinearCall;
 import dev.loupe.cuda.kernels.LinearEpilogue;
 import dev.loupe.cuda.kernels.LinearKernels;
@@ -112,7 +111,7 @@ final class CudaMatmul implements AutoCloseable {
   void multiply(
       LinearMap map,
       DeviceBuffer input,
-      @Nullable InputNorm norm,
+      GemvKernels.@Nullable InputNorm norm,
       LinearEpilogue epilogue,
       CudaSession session,
       boolean recorded,

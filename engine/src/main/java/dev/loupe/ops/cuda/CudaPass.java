@@ -2,7 +2,7 @@ package dev.loupe.ops.cuda;
 
 import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.cuda.driver.Element;
-import dev.loupe.cuda.kernels.InputNorm;
+import dev.loupe.cuda.kernels.GemvKernels;
 import dev.loupe.cuda.kernels.KernelActivation;
 import dev.loupe.cuda.kernels.LinearEpilogue;
 import dev.loupe.cuda.kernels.LinearMap;
@@ -174,7 +174,7 @@ final class CudaPass extends Pass {
                       ops.buffer(x),
                       norm == null
                           ? null
-                          : new InputNorm(
+                          : new GemvKernels.InputNorm(
                               ops.buffer(norm.weight()), ops.buffer(norm.bias()), norm.epsilon()),
                       epilogue,
                       session,

@@ -57,6 +57,16 @@ public final class GemvKernels {
 
   private final Gpu gpu;
 
+  /**
+   * A layer norm of the rows that a linear map multiplies, which its kernel makes itself: to the
+   * bit what {@link LayerNormKernels}' v3 makes.
+   *
+   * @param gamma [in] F32
+   * @param beta [in] F32
+   * @param eps added to the variance, more than 0
+   */
+  public record InputNorm(DeviceBuffer gamma, DeviceBuffer beta, float eps) {}
+
   /** On {@code gpu}; each kernel is loaded when it is first needed. */
   public GemvKernels(Gpu gpu) {
     this.gpu = gpu;

@@ -12,7 +12,6 @@ import dev.loupe.cuda.driver.Variant;
 import dev.loupe.cuda.kernels.CacheShape;
 import dev.loupe.cuda.kernels.CublasLinear;
 import dev.loupe.cuda.kernels.GemvKernels;
-import dev.loupe.cuda.kernels.InputNorm;
 import dev.loupe.cuda.kernels.Int8Weights;
 import dev.loupe.cuda.kernels.KernelActivation;
 import dev.loupe.cuda.kernels.LinearArguments;
@@ -104,7 +103,8 @@ final class LinearSelfTest {
   private void normalised(
       GemvKernels kernels, Variant v, Element element, Shape shape, int mostBlocks) {
     Norm norm = new Norm(c.floats(F32, shape.in()), c.floats(F32, shape.in()));
-    InputNorm input = new InputNorm(c.put(F32, norm.gamma), c.put(F32, norm.beta), Norm.EPS);
+    GemvKernels.InputNorm input =
+        new GemvKernels.InputNorm(c.put(F32, norm.gamma), c.put(F32, norm.beta), Norm.EPS);
     linear(
         element,
         F32,

@@ -201,7 +201,8 @@ class GemvKernelsTest {
           gamma[k] = 1 + (float) Math.sin(k);
           beta[k] = (float) Math.cos(3 * k);
         }
-        InputNorm norm = new InputNorm(b.with(F32, gamma), b.with(F32, beta), 1e-5f);
+        GemvKernels.InputNorm norm =
+            new GemvKernels.InputNorm(b.with(F32, gamma), b.with(F32, beta), 1e-5f);
         DeviceBuffer normed = b.empty(F32, (long) rows * in);
         Variant v3 = LayerNormKernels.VARIANTS.getLast();
         new LayerNormKernels(gpu)
@@ -305,15 +306,17 @@ class GemvKernelsTest {
     try (LinearBuffers b = buffers(F32, 1, 16, 3)) {
       DeviceBuffer out = b.target(F32);
       Output output = new Output(out, KernelActivation.NONE);
-      InputNorm none = new InputNorm(b.empty(F32, 16), b.empty(F32, 16), 0);
+      GemvKernels.InputNorm none = new GemvKernels.InputNorm(b.empty(F32, 16), b.empty(F32, 16), 0);
       refused(
           "gemv v1: eps is 0.0, not more than 0",
           () -> gemv.prepare(variant, b.map, b.x, none, output));
-      InputNorm norm = new InputNorm(b.empty(F32, 16), b.empty(F32, 16), 1e-5f);
+      GemvKernels.InputNorm norm =
+          new GemvKernels.InputNorm(b.empty(F32, 16), b.empty(F32, 16), 1e-5f);
       refused(
           "gemv v1: no kernel adds the product of normalised rows to a residual",
           () -> gemv.prepare(variant, b.map, b.x, norm, new Residual(out)));
-      InputNorm few = new InputNorm(b.empty(F32, 16), b.empty(F32, 15), 1e-5f);
+      GemvKernels.InputNorm few =
+          new GemvKernels.InputNorm(b.empty(F32, 16), b.empty(F32, 15), 1e-5f);
       refused(
           "gemv v1: beta has 15 elements, needs 16",
           () -> gemv.prepare(variant, b.map, b.x, few, output));
@@ -336,7 +339,8 @@ class GemvKernelsTest {
       refused(
           of + ": x holds F16, not F32",
           () -> gemv.prepare(variant, c.map, c.empty(Element.F16, 12), out));
-      InputNorm norm = new InputNorm(c.empty(F32, 12), c.empty(F32, 12), 1e-5f);
+      GemvKernels.InputNorm norm =
+          new GemvKernels.InputNorm(c.empty(F32, 12), c.empty(F32, 12), 1e-5f);
       refused(
           of
               + (variant.isPlain()
