@@ -109,7 +109,7 @@ public final class Server implements AutoCloseable {
    *
    * @param failures hears why a request failed, where it is not the client's fault; on any thread
    * @throws IllegalArgumentException if it can't listen there: the port is taken, the host is not
-   *     this machine
+   *     this machine; then with the cause, a {@link java.io.IOException}
    */
   public static Server start(Loupe loupe, ServerOptions options, Consumer<String> failures) {
     return start(loupe, options, failures, Duration.ofSeconds(30));
@@ -150,8 +150,9 @@ public final class Server implements AutoCloseable {
     var bound = bootstrap.bind(address).awaitUninterruptibly();
     if (!bound.isSuccess()) {
       throw new IllegalArgumentException(
-          "can't listen at port %d of %s: %s; choose another port"
-              .formatted(options.port(), options.host(), bound.cause().getMessage()));
+          "can't listen at port %d of %s: %s"
+              .formatted(options.port(), options.host(), bound.cause().getMessage()),
+          bound.cause());
     }
     return bound.channel();
   }

@@ -113,7 +113,7 @@ public final class ServeCommand implements Callable<Integer> {
             chat(terminal));
     try (Loupe loupe = model.open(terminal, quiet.set, true, false);
         Interrupt interrupt = new Interrupt(terminal);
-        Server server = Server.start(loupe, options, why -> terminal.say("[" + why + "]"))) {
+        Server server = listen(loupe, options, terminal)) {
       if (server.isOpenToOthers() && options.apiKey().isEmpty()) {
         terminal.say(
             "[anybody who reaches %s may use the model: --api-key-file or %s would ask for a key]"
@@ -132,6 +132,17 @@ public final class ServeCommand implements Callable<Integer> {
       Thread.currentThread().interrupt();
     }
     return Interrupt.exitCode();
+  }
+
+  private static Server listen(Loupe loupe, ServerOptions options, Terminal terminal) {
+    try {
+      return Server.start(loupe, options, why -> terminal.say("[" + why + "]"));
+    } catch (IllegalArgumentException e) {
+      if (e.getCause() instanceof IOException) {
+        throw new IllegalArgumentException(e.getMessage() + "; choose another with --port", e);
+      }
+      throw e;
+    }
   }
 
   /** The last part of the path, or of the name, that was given: clients need not know the rest. */
