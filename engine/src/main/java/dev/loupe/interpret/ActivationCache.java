@@ -267,6 +267,7 @@ public final class ActivationCache implements AutoCloseable {
 
   @Override
   public void close() {
+    pass.close();
     arena.close();
   }
 }

@@ -1,10 +1,11 @@
 package dev.loupe.ops;
 
 /**
- * The layer norm of rows, as what a product multiplies.
+ * Rows that are normalised before a product multiplies them.
  *
  * @param x [rows, C]
- * @param room [rows, C] of activations, where a backend may put the normalised rows before it
- *     multiplies them; undefined afterwards
+ * @param norm by which layer norm
+ * @param room [rows, C] of activations: a backend may put the normalised rows there; undefined
+ *     afterwards
  */
 public record Normed(Tensor x, LayerNorm norm, Tensor room) {}

@@ -67,8 +67,8 @@ public abstract class Pass implements AutoCloseable {
   public abstract void linear(Tensor x, Linear w, Activation f, Tensor out);
 
   /**
-   * The same of rows that are normalised first. A backend may do both at once; it gives the bits of
-   * the two steps.
+   * The same of rows that are normalised first. A backend may do both in one step; the bits are
+   * those of two steps.
    */
   public void linear(Normed x, Linear w, Activation f, Tensor out) {
     linear(apart(x), w, f, out);

@@ -20,7 +20,6 @@ import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.config.Gpt2Config;
 import java.util.Arrays;
-import java.util.BitSet;
 import java.util.Optional;
 
 /**
@@ -101,25 +100,8 @@ final class HostRequestBenchmark {
         model.logits(pass, prompt, PROMPT - 1, logits);
       }
       model.ops().read(logits, 0, new float[config.vocabSize()], config.vocabSize());
-      BitSet all = new BitSet();
-      all.set(0, config.vocabSize());
       StepPlan plan =
-          new StepPlan(
-              (pass, hook) -> {
-                model.forward(pass, step, hook);
-                model.logits(pass, step, 0, logits);
-              },
-              kv,
-              logits,
-              Sampling.seeded(seed),
-              all,
-              new BitSet(),
-              0,
-              PROMPT,
-              config.nPositions(),
-              TOKENS,
-              false,
-              attention);
+          StepPlans.of(model, kv, step, logits, Sampling.seeded(seed), TOKENS, attention);
       try (Steps steps = model.ops().steps(() -> plan).orElseThrow()) {
         for (int i = 0; i < TOKENS; i++) {
           steps.next();

@@ -2,6 +2,7 @@ package dev.loupe.model;
 
 import dev.loupe.EmulatedGpu;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Precision;
@@ -13,7 +14,6 @@ import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;
 import java.util.Arrays;
-import java.util.BitSet;
 import java.util.Optional;
 
 /**
@@ -55,25 +55,9 @@ final class HostWorkBenchmark {
       Tensor logits = arena.allocate(1, config.vocabSize());
       Activations a = Activations.forSteps(arena, config, 1);
       kv.extend(dev.loupe.ops.Batch.sequence(0, 0, 1));
-      BitSet all = new BitSet();
-      all.set(0, config.vocabSize());
-      StepPlan plan =
-          new StepPlan(
-              (pass, hook) -> {
-                model.forward(pass, a, hook);
-                model.logits(pass, a, 0, logits);
-              },
-              kv,
-              logits,
-              Sampling.greedy(),
-              all,
-              new BitSet(),
-              0,
-              1,
-              config.nPositions(),
-              STEPS + 10,
-              false,
-              maps ? Optional.of(AttentionSelection.all().of(config)) : Optional.empty());
+      Optional<AttentionPlan> attention =
+          maps ? Optional.of(AttentionSelection.all().of(config)) : Optional.empty();
+      StepPlan plan = StepPlans.of(model, kv, a, logits, Sampling.greedy(), STEPS + 10, attention);
       EmulatedGpu.kernelsOff("");
       try (Steps steps = ops.steps(() -> plan).orElseThrow()) {
         for (int i = 0; i < 10; i++) { // records the graphs

@@ -130,7 +130,7 @@ final class CudaPass extends Pass {
     multiply(x, head, null, epilogue, out);
   }
 
-  /** At once where the kernel normalises the rows itself, which it does in f32. */
+  /** By one kernel where it can normalise the rows itself, which must be f32. */
   private void multiply(
       Normed x, Weight weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
     boolean atOnce =

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import dev.loupe.OnGpu;
 import dev.loupe.cuda.driver.LaunchResources;
 import dev.loupe.model.Activations;
+import dev.loupe.model.StepPlans;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Attention;
 import dev.loupe.ops.Batch;
@@ -32,7 +33,6 @@ import dev.loupe.weights.tensor.DType;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
-import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.IntStream;
@@ -88,25 +88,7 @@ class LaunchesOfStepTest {
       for (int s = 0; s < samples; s++) {
         kv.extend(Batch.sequence(s, 0, 1));
       }
-      BitSet all = new BitSet();
-      all.set(0, config.vocabSize());
-      StepPlan plan =
-          new StepPlan(
-              (pass, hook) -> {
-                model.forward(pass, a, hook);
-                model.logits(pass, a, 0, logits);
-              },
-              kv,
-              logits,
-              Sampling.greedy(),
-              all,
-              new BitSet(),
-              0,
-              1,
-              config.nPositions(),
-              10,
-              false,
-              Optional.empty());
+      StepPlan plan = StepPlans.of(model, kv, a, logits, Sampling.greedy(), 10, Optional.empty());
       try (Steps steps = ops.steps(() -> plan).orElseThrow()) {
         List<String> kernels =
             ops.gpu().resources(steps::next).stream().map(LaunchResources::kernel).toList();

@@ -215,8 +215,9 @@ public final class GemvKernels {
     }
     int turns = Math.ceilDiv(map.outputs(), rowsOfUnit << shift);
     int turnsOfBlock = Math.ceilDiv(turns, blocks); // as many for each block, or one less
+    boolean residual = arguments.ending().equals("_residual"); // whose kernels take no norm
     Launch launch =
-        arguments.ending().equals("_residual")
+        residual
             ? arguments.bind(kernel, map.scales(), shift)
             : arguments.bind(
                 kernel,
@@ -227,7 +228,7 @@ public final class GemvKernels {
                 norm == null ? 0f : norm.eps());
     return new RowClass(
         launch,
-        LinearArguments.rowsAt(arguments.ending().equals("_residual") ? 2 : 5),
+        LinearArguments.rowsAt(residual ? 2 : 5),
         Math.ceilDiv(turns, turnsOfBlock),
         sharedBytes(r, chunks, rowsOfUnit << shift));
   }
