@@ -10,6 +10,7 @@ import io.netty.bootstrap.ServerBootstrap;
 import io.netty.channel.Channel;
 import io.netty.channel.ChannelFuture;
 import io.netty.channel.ChannelHandlerContext;
+import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.channel.ChannelInitializer;
 import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
@@ -166,6 +167,14 @@ public final class Server implements AutoCloseable {
     connections.add(channel); // leaves it by itself when it closes
     channel
         .pipeline()
+        .addLast(
+            new ChannelInboundHandlerAdapter() {
+              @Override
+              public void channelRead(ChannelHandlerContext context, Object bytes) {
+                connection.arrived();
+                context.fireChannelRead(bytes);
+              }
+            })
         .addLast(new HttpServerCodec(MOST_LINE, MOST_HEADERS, 8192))
         .addLast(new WholeRequests())
         .addLast(connection);

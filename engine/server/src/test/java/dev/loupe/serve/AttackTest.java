@@ -233,12 +233,53 @@ class AttackTest {
       }
       served.complete("{'max_tokens': 3}").has(200);
       asks(kept); // it was used, so that others went before it
-      assertTrue(served.server().connections() <= 256, served.server().connections() + " open");
+      Served.await("256 are open", () -> served.server().connections() <= 256);
       assertEquals(5000, runs.getInputStream().readNBytes(5000).length, "what runs is let run");
       closeAll(idle);
       closeAll(others);
       kept.close();
       runs.close();
+    }
+  }
+
+  @Test
+  void aRequestThatIsOnItsWayGoesBeforeSilence() throws Exception {
+    try (Served served = Served.start(options(16, 2))) {
+      String body = "{\"max_tokens\": 3, \"user\": \"%s\"}".formatted("x".repeat(1000));
+      Socket sends =
+          served.socket(
+              "POST /v1/completions HTTP/1.1\nHost: localhost\nContent-Length: %d\n\n%s"
+                  .formatted(body.length(), body.substring(0, 500)));
+      served.get("/healthz").has(200); // what was sent before has arrived
+      List<Socket> idle = idle(served, 300, "127.0.0.1");
+      served.get("/healthz").has(200); // and so have the idle ones
+      sends.getOutputStream().write(body.substring(500).getBytes(UTF_8));
+      assertEquals("HTTP/1.1 200", new String(sends.getInputStream().readNBytes(12), UTF_8));
+      closeAll(idle);
+      sends.close();
+    }
+  }
+
+  /** Those whose long texts wait for their turn leave the turns to run to others. */
+  @Test
+  void longTextsAreTokenizedByHalfOfTheProcessors() throws Exception {
+    try (Served served = Served.start(options(16, 1))) {
+      Places places = served.server().places();
+      List<Places.Text> taken = new ArrayList<>();
+      long soon = System.nanoTime() + 60_000_000_000L;
+      for (int i = 0; i < Math.max(1, Runtime.getRuntime().availableProcessors() / 2); i++) {
+        taken.add(places.text(1 << 20, soon));
+      }
+      String prompt = "'prompt': '%s', 'truncate_prompt_tokens': 5".formatted("a b ".repeat(5000));
+      try (Socket waits = served.asking("{%s, 'max_tokens': 2}".formatted(prompt))) {
+        Served.await("it waits", () -> places.waiting() == 1);
+        served.complete("{'max_tokens': 3}").has(200);
+        served.post("/tokenize", "{'prompt': 'a b'}").has(200);
+        assertEquals(1, places.waiting());
+        taken.forEach(Places.Text::close);
+        assertEquals("HTTP/1.1 200", new String(waits.getInputStream().readNBytes(12), UTF_8));
+      }
+      served.awaitIdle();
     }
   }
 

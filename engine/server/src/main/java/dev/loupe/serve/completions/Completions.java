@@ -149,10 +149,14 @@ public final class Completions {
       if (!request.stream()) {
         exchange.reserve(outbox, request.bytes(), deadline);
       }
-      place.await(deadline);
-      long start = System.nanoTime();
+      answer = new Answer(exchange, kind, request, deadline);
+      long start;
+      try (Places.Text _ = places.text(exchange.request().body().length, deadline)) {
+        place.await(deadline);
+        start = System.nanoTime();
+        answer.read();
+      }
       try {
-        answer = new Answer(exchange, kind, request, deadline);
         answer.run();
       } finally {
         metrics.ran(System.nanoTime() - start);
@@ -187,8 +191,12 @@ public final class Completions {
       this.deadline = deadline;
     }
 
-    void run() {
+    /** Tokenizes the prompts. */
+    void read() {
       prompts = request.prompts().read(this::requireWanted);
+    }
+
+    void run() {
       for (int p = 0; p < prompts.size(); p++) {
         for (Generation run : run(p)) {
           Choice choice = new Choice(loupe.tokenizer(), run, request.special());

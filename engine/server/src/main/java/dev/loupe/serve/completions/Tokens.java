@@ -74,8 +74,10 @@ public final class Tokens {
                 throw ApiException.field(route.equals(TOKENIZE) ? "prompt" : "tokens", null, why);
               });
       exchange.reserve(outbox, 8L * exchange.request().body().length, deadline);
-      place.await(deadline);
-      answer = route.equals(TOKENIZE) ? tokenize(fields) : detokenize(fields);
+      try (Places.Text _ = places.text(exchange.request().body().length, deadline)) {
+        place.await(deadline);
+        answer = route.equals(TOKENIZE) ? tokenize(fields) : detokenize(fields);
+      }
     } catch (InterruptedException e) {
       throw ApiException.closing();
     }

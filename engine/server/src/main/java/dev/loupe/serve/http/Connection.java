@@ -31,6 +31,8 @@ public final class Connection extends SimpleChannelInboundHandler<FullHttpReques
   private final Duration patience;
   private @Nullable Exchange current;
   private @Nullable ScheduledFuture<?> deadline;
+  private long arrivals; // of bytes
+  private long answered; // of those arrivals
   private long lastAnswer; // nanoseconds since the server's class was loaded; 0 before the first
   private volatile boolean last;
 
@@ -97,6 +99,21 @@ public final class Connection extends SimpleChannelInboundHandler<FullHttpReques
     return current == null;
   }
 
+  /** Some bytes have come. */
+  public void arrived() {
+    arrivals++;
+  }
+
+  /** How often bytes have come. */
+  long arrivals() {
+    return arrivals;
+  }
+
+  /** Whether a part of a request is there that has no answer yet. */
+  boolean hasBegun() {
+    return arrivals > answered;
+  }
+
   /** When it last had an answer, later ones have a higher number; 0 if it never had one. */
   long lastAnswer() {
     return lastAnswer;
@@ -110,11 +127,11 @@ public final class Connection extends SimpleChannelInboundHandler<FullHttpReques
   /** The answer is on its way: what arrives from here on is another request. */
   void answered(ChannelHandlerContext channel) {
     current = null;
+    answered = arrivals;
     lastAnswer = Math.max(1, System.nanoTime() - BEGINNING);
     if (channel.channel().isActive()) {
-      // Java's own client keeps a connection for as long as one patience. It would send a request
-      // on
-      // one that is just being closed, if the server were not to wait longer.
+      // Java's own client keeps a connection for as long as one patience. If the server waited no
+      // longer, the client would send a request on a connection that is just being closed.
       await(channel, Long.MAX_VALUE, true);
     }
   }

@@ -7,12 +7,17 @@ import java.util.concurrent.atomic.AtomicInteger;
 /**
  * Who may run: as many requests at a time as a {@link dev.loupe.generate.Scheduler} has slots.
  * Others wait in the order in which they came, up to a bound. A waiting thread that is interrupted
- * leaves the queue.
+ * leaves the queue. Long texts are tokenized by few at a time.
  */
 public final class Places {
+  /** Bytes of a request whose text takes a processor for tens of milliseconds. */
+  private static final int LONG = 16 << 10;
+
   private final int queue;
   private final int slots;
   private final Semaphore turn;
+  private final Semaphore longTexts =
+      new Semaphore(Math.max(1, Runtime.getRuntime().availableProcessors() / 2), true);
   private final AtomicInteger inside = new AtomicInteger(); // run or wait
 
   /** A place in the queue, and later the turn to run, until closed. For one thread. */
@@ -47,6 +52,22 @@ public final class Places {
     }
   }
 
+  /** The turn of a request to have its text tokenized, until closed. */
+  public final class Text implements AutoCloseable {
+    private final boolean isLong;
+
+    private Text(boolean isLong) {
+      this.isLong = isLong;
+    }
+
+    @Override
+    public void close() {
+      if (isLong) {
+        longTexts.release();
+      }
+    }
+  }
+
   /**
    * @param queue how many may wait
    * @param slots how many may run
@@ -69,6 +90,23 @@ public final class Places {
           "as many requests as may (%d) wait already: try again".formatted(queue));
     }
     return new Place();
+  }
+
+  /**
+   * Waits until a request's text may be tokenized: at once, but for a long one when no more than
+   * half of the processors do that. Ask before {@link Place#await}, so that those who wait here
+   * leave the turns to run to others.
+   *
+   * @param bytes of the request
+   * @param deadline of System.nanoTime
+   * @throws ApiException if its turn does not come in time
+   */
+  public Text text(int bytes, long deadline) throws InterruptedException {
+    boolean isLong = bytes > LONG;
+    if (isLong && !longTexts.tryAcquire(deadline - System.nanoTime(), TimeUnit.NANOSECONDS)) {
+      throw tooLate();
+    }
+    return new Text(isLong);
   }
 
   public static ApiException tooLate() {

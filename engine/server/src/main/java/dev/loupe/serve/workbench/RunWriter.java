@@ -124,10 +124,15 @@ final class RunWriter {
     JsonObject done;
     try (Places.Place place = places.enter()) {
       Draft draft = draft(Fields.parse(exchange.request().body()));
-      place.await(deadline);
-      long start = System.nanoTime();
+      Job job;
+      long start;
+      try (Places.Text _ = places.text(exchange.request().body().length, deadline)) {
+        place.await(deadline);
+        start = System.nanoTime();
+        job = job(draft);
+      }
       try {
-        done = run(job(draft), new Events(exchange, deadline));
+        done = run(job, new Events(exchange, deadline));
       } catch (CancellationException e) {
         throw exchange.isCancelled()
             ? ApiException.closing()
