@@ -502,12 +502,12 @@ extern "C" __global__ void __launch_bounds__(1024)
                   float* logprobs,                       // [R] its log probability; NaN after an error
                   int* ranks,                            // [R] tokens more likely; -1 after an error
                   int* errors,                           // [R] 1: NaN or infinity, 2: no id to choose, 0: none
-                  const Options* __restrict__ options,   // in memory, so that a recorded launch takes new ones
+                  const Options* __restrict__ options,   // [R] in memory, so that a recorded launch takes new ones
                   int V, int stride, int keeps) {
   DYN_SMEM(smem);
   Shared& s = *reinterpret_cast<Shared*>(smem);
-  const Options o = *options;
   const size_t r = blockIdx.x;
+  const Options o = options[r];
   const size_t words = ((size_t)V + 31) / 32;
   Row row = {logits + r * stride, allowed, seen ? seen + r * words : nullptr, V, o.penalty, o.temperature, 0,
              reinterpret_cast<float*>(smem + sizeof(Shared)), keeps};

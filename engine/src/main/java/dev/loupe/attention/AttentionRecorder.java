@@ -221,13 +221,18 @@ public final class AttentionRecorder implements AttentionHook {
     }
   }
 
-  /** Takes what a decoding step on the device has left of the row at {@code position}. */
-  public void observe(Steps steps, int sequence, int position) {
+  /**
+   * Takes what a decoding step on the device has left.
+   *
+   * @param stepRow which row of the step
+   * @param position of the token that it read
+   */
+  public void observe(Steps steps, int stepRow, int sequence, int position) {
     int dropped = sequences.dropped(sequence);
     for (Kind kind : plan.kept()) {
       for (int l = 0; l < plan.layers().size(); l++) {
         for (int h = 0; h < heads.length; h++) {
-          steps.attention(kind, sequence, l, h, row, plan.columns(kind, position + 1));
+          steps.attention(kind, stepRow, l, h, row, plan.columns(kind, position + 1));
           shift(kind, position + 1, dropped);
           keep(kind, sequence, plan.layers().get(l), heads[h], dropped + position);
         }

@@ -50,6 +50,7 @@ final class Run implements AttentionRecorder.Sequences {
   private @Nullable AttentionRecorder recorder;
   private final int firstDropped;
   private boolean promptRead;
+  private float @Nullable [] afterPrompt; // logits, where samples may start later
   private int reached; // tokens of the prompt that have been read
   private int told; // layers of the prompt of which the listener has heard
   private int noted; // tokens of the prompt whose scores are known
@@ -188,11 +189,7 @@ final class Run implements AttentionRecorder.Sequences {
     return inSlot(slot).recorded;
   }
 
-  /**
-   * How many of the first rows of a piece give the scores of tokens of the prompt.
-   *
-   * @param place of the first of {@code rows} rows in the text
-   */
+  /** How many of a piece's rows, of which the first is at a place, score tokens of the prompt. */
   int rowsToScore(Sequence sequence, int place, int rows) {
     boolean next = request.logprobs >= 0 && !promptRead && place + 1 == noted;
     return next && sequence == sequences.getFirst() ? Math.min(rows, prompt.length - noted) : 0;
@@ -247,6 +244,18 @@ final class Run implements AttentionRecorder.Sequences {
     }
   }
 
+  /** Keeps the logits after the prompt, where other samples may start from them. */
+  void keepAfterPrompt(float[] logits) {
+    if (sequences.size() > 1 && afterPrompt == null) {
+      afterPrompt = logits.clone();
+    }
+  }
+
+  /** A copy of the logits after the prompt, which were kept. */
+  float[] afterPrompt() {
+    return Objects.requireNonNull(afterPrompt).clone();
+  }
+
   /** Tells the listener how far the prompt was read, in rows times layers. */
   private void tell(long done) {
     int layers = config.nLayer();
@@ -297,19 +306,25 @@ final class Run implements AttentionRecorder.Sequences {
     for (Sequence sequence : sequences) {
       if (sequence.due) {
         sequence.due = false;
-        choose(sequence);
+        if (!sequence.sample.finished()) { // else its last row of attention was wanted
+          choose(sequence);
+        }
       }
     }
     interrupted |= Thread.interrupted(); // while it chose, or its listener heard
     endAfterStep(interrupted);
   }
 
-  /** Checks the logits after the prompt. */
-  void requireFinite() {
-    Sampler.requireFinite(Objects.requireNonNull(sequences.getFirst().logits));
-  }
-
   private void choose(Sequence sequence) {
+    DeviceDecoder.Chosen chosen = sequence.chosen;
+    if (chosen != null) {
+      sequence.chosen = null;
+      if (!chosen.isFinite()) {
+        throw new NotFiniteException("a logit is NaN or infinite");
+      }
+      accept(sequence, chosen.id(), chosen.logits());
+      return;
+    }
     float[] logits = Objects.requireNonNull(sequence.logits);
     if (tokens == 0) {
       Sampler.requireFinite(logits);

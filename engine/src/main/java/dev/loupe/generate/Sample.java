@@ -96,6 +96,11 @@ final class Sample {
     return known + reading.finish();
   }
 
+  /** The number by which its tokens are drawn. */
+  int drawnAs() {
+    return drawnAs;
+  }
+
   /** Tokens so far, the prompt's included. */
   int length() {
     return length;

@@ -3,15 +3,12 @@ package dev.loupe.generate;
 import com.sun.management.OperatingSystemMXBean;
 import dev.loupe.attention.AttentionSelection.Part;
 import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.driver.GpuMemoryException;
 import dev.loupe.model.AblatedModel;
-import dev.loupe.model.Activations;
 import dev.loupe.model.Transformer;
 import dev.loupe.model.Workspace;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.SessionSize;
-import dev.loupe.ops.StepPlan;
-import dev.loupe.ops.Steps;
-import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.NotFiniteException;
 import dev.loupe.weights.config.Gpt2Config;
@@ -20,7 +17,6 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.atomic.AtomicBoolean;
-import org.jspecify.annotations.Nullable;
 
 /**
  * The loop that reads prompts and writes tokens, for one caller or for many at once. All runs share
@@ -41,8 +37,10 @@ import org.jspecify.annotations.Nullable;
  * and Tzafrir, SPAA 2010). Who takes longer than the last pass did is not waited for, and is in a
  * later one: a slow listener costs the others little.
  *
- * <p>Two kinds of runs do not share passes: those that change heads, since their weights differ,
- * and those on a GPU, where steps run ahead of the host; there, one run goes at a time.
+ * <p>On a GPU a row's bits depend on how many rows a pass has. So each prompt is read by a pass of
+ * its own, and decoding steps, whose kernels keep each row's bits, are shared by all runs ({@link
+ * DeviceDecoder}); runs that keep attention share none there, since each has a step of its own
+ * shape. Nor do runs that change heads, anywhere, since their weights differ.
  *
  * <p>Safe for use by several threads. It does not own the model: close this first.
  */
@@ -51,10 +49,10 @@ public final class Scheduler implements AutoCloseable {
   static final int PROMPT_ROWS = 64;
 
   private final OpenModel open;
-  private final @Nullable Loop loop; // null where each run has its own
+  private final Loop loop;
   private final AtomicBoolean closed = new AtomicBoolean();
 
-  private Scheduler(OpenModel open, @Nullable Loop loop) {
+  private Scheduler(OpenModel open, Loop loop) {
     this.open = open;
     this.loop = loop;
   }
@@ -63,24 +61,41 @@ public final class Scheduler implements AutoCloseable {
    * A scheduler for many callers.
    *
    * @param slots texts to write at once, 1 to 1024; where the caches of so many would take more
-   *     than a quarter of the machine's memory, there are fewer
-   * @param oneAtATime whether runs go one after the other
+   *     than a quarter of the machine's memory, or more than a GPU has, there are fewer
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if the GPU has no room for one
    */
-  public static Scheduler shared(OpenModel open, int slots, boolean oneAtATime) {
+  public static Scheduler shared(OpenModel open, int slots) {
     if (slots < 1 || slots > 1024) {
       throw new IllegalArgumentException("%d slots: not 1 to 1024".formatted(slots));
     }
     Transformer model = open.transformer();
-    if (oneAtATime) {
-      return new Scheduler(open, null);
-    }
     Gpt2Config config = model.config();
-    int some = Math.min(slots, roomFor(config));
-    int rows = some + PROMPT_ROWS;
-    SessionSize size =
-        new SessionSize(config, config.nPositions(), some, rows, true, Optional.empty(), 0);
-    Passes passes = new Passes(model, Workspace.of(model, size, rows), PROMPT_ROWS);
-    return new Scheduler(open, new Loop(open, model, passes, some, true));
+    if (model.ops().mixesRuns()) {
+      int some = Math.min(slots, roomFor(config));
+      int rows = some + PROMPT_ROWS;
+      SessionSize size =
+          new SessionSize(config, config.nPositions(), some, rows, true, Optional.empty(), 0);
+      return shared(open, Workspace.of(model, size, rows), some, PROMPT_ROWS);
+    }
+    for (int some = slots; ; some = some / 2) {
+      int logits = Math.min(Passes.LOGIT_ROWS, config.nPositions());
+      SessionSize size =
+          new SessionSize(config, config.nPositions(), some, logits, true, Optional.empty(), 0);
+      try {
+        return shared(open, Workspace.of(model, size, size.rows()), some, size.rows());
+      } catch (GpuMemoryException e) {
+        if (some == 1) {
+          throw e;
+        }
+      }
+    }
+  }
+
+  private static Scheduler shared(OpenModel open, Workspace workspace, int slots, int promptRows) {
+    Transformer model = open.transformer();
+    Passes passes =
+        new Passes(model, workspace, promptRows, open.tokenizer().ids(), Optional.empty());
+    return new Scheduler(open, new Loop(open, model, passes, slots, true));
   }
 
   /** How many caches of a whole context take a quarter of the machine's memory; at least 1. */
@@ -93,7 +108,7 @@ public final class Scheduler implements AutoCloseable {
 
   /** Texts that can be written at once: those asked for, or fewer where memory is short. */
   public int slots() {
-    return loop == null ? 1 : loop.slots();
+    return loop.slots();
   }
 
   /**
@@ -110,12 +125,10 @@ public final class Scheduler implements AutoCloseable {
    * @throws BrokenRunException if it fails later; has what was made so far
    */
   public List<Generation> run(GenerateRequest request) {
-    if (loop == null) {
-      synchronized (this) {
-        return alone(open, request);
-      }
-    }
-    if (!request.interventions.none()) {
+    boolean shares =
+        request.interventions.none()
+            && (request.attention.isEmpty() || open.transformer().ops().mixesRuns());
+    if (!shares) {
       return alone(open, request);
     }
     return open.onFiles(() -> share(request, loop));
@@ -170,7 +183,7 @@ public final class Scheduler implements AutoCloseable {
             size(run, model, SessionSize.kept(context, config.nPositions())))) {
       SessionSize size = workspace.size();
       run.record(model.ops(), workspace.arena(), size.positions(), size.attentionScratch());
-      Passes passes = new Passes(model, workspace, size.rows());
+      Passes passes = new Passes(model, workspace, size.rows(), open.tokenizer().ids(), run.plan());
       Loop alone = new Loop(open, model, passes, request.samples, false);
       try {
         List<Generation> generations = alone.carryOut(run);
@@ -197,7 +210,7 @@ public final class Scheduler implements AutoCloseable {
   /** Gives its memory back, for when nothing runs. */
   @Override
   public void close() {
-    if (!closed.getAndSet(true) && loop != null) {
+    if (!closed.getAndSet(true)) {
       loop.close();
     }
   }
@@ -205,7 +218,6 @@ public final class Scheduler implements AutoCloseable {
   /** The loop of a run: prefill, then one token of each sample a pass. */
   private static final class Loop implements AutoCloseable {
     private final OpenModel open;
-    private final Transformer model;
     private final Passes passes;
     private final Turns turns;
 
@@ -216,7 +228,6 @@ public final class Scheduler implements AutoCloseable {
      */
     Loop(OpenModel open, Transformer model, Passes passes, int slots, boolean shared) {
       this.open = open;
-      this.model = model;
       this.passes = passes;
       turns = new Turns(model.ops(), passes, slots, shared);
     }
@@ -244,15 +255,10 @@ public final class Scheduler implements AutoCloseable {
             run.take();
           }
         }
-        Optional<Steps> steps = steps(run);
-        if (steps.isPresent()) {
-          decodeOnDevice(run, steps.get());
-        } else {
+        run.take();
+        while (!run.ended()) {
+          turns.takePart(run);
           run.take();
-          while (!run.ended()) {
-            turns.takePart(run);
-            run.take();
-          }
         }
       } catch (GpuException e) {
         if (!run.breakOff()) {
@@ -263,51 +269,6 @@ public final class Scheduler implements AutoCloseable {
         turns.leave(run);
       }
       return run.results(open.info());
-    }
-
-    /**
-     * Decoding steps of a run on a device; empty where the host chooses the tokens: on a CPU, and
-     * where the choice takes what the device does not bring along, such as how often a token was
-     * written, which may not be chosen yet, or what heads make of a new one.
-     */
-    private Optional<Steps> steps(Run run) {
-      GenerateRequest request = run.request;
-      boolean onHost =
-          run.tokens == 0
-              || request.sampling.countsTokens()
-              || run.valueNorms() != null
-              || request.minTokens > 0;
-      return onHost ? Optional.empty() : model.ops().steps(() -> plan(run, passes.workspace()));
-    }
-
-    private StepPlan plan(Run run, Workspace workspace) {
-      GenerateRequest request = run.request;
-      Activations a = Activations.forSteps(workspace.arena(), model.config(), request.samples);
-      Tensor rows = workspace.logits().rows(0, request.samples);
-      return new StepPlan(
-          (pass, hook) -> {
-            model.forward(pass, a, hook);
-            model.logits(pass, a, 0, rows);
-          },
-          workspace.kv(),
-          rows,
-          request.sampling,
-          open.tokenizer().ids(),
-          run.sequences.getFirst().sample.seen,
-          request.firstSample,
-          run.prompt.length,
-          model.config().nPositions(),
-          run.tokens + (run.recorder() == null ? 0 : 1),
-          request.logprobs >= 0,
-          run.plan());
-    }
-
-    private void decodeOnDevice(Run run, Steps steps) {
-      try (steps) {
-        run.requireFinite();
-        float[] row = run.request.logprobs < 0 ? null : new float[model.config().vocabSize()];
-        new DeviceDecoder(run, steps, passes, model.config().nPositions(), row).decode();
-      }
     }
 
     @Override

@@ -31,6 +31,15 @@ final class Sequence {
   /** Logits [V] of its newest token, once there are any. */
   float @Nullable [] logits;
 
+  /** Its cache holds the prompt, and its run the logits after it. */
+  boolean starts;
+
+  /** What the device knows of it, while the device writes it. */
+  DeviceDecoder.@Nullable Writing writing;
+
+  /** What the device chose as its next token; null where the host chooses. */
+  DeviceDecoder.@Nullable Chosen chosen;
+
   private final int firstDropped;
 
   Sequence(Run run, Sample sample, int dropped) {

@@ -31,6 +31,7 @@ final class Turns {
   private final List<Run> runs = new ArrayList<>(); // in order of arrival
   private final @Nullable Sequence[] slots;
   private final @Nullable Run[] contents; // whose prompt a slot may still hold
+  private final List<Sequence> leaving = new ArrayList<>(); // amid a pass
   private boolean passing;
   private long patience; // until when busy ones are waited for
 
@@ -133,7 +134,12 @@ final class Turns {
   }
 
   private void free(Sequence sequence) {
+    if (passing) {
+      leaving.add(sequence); // the leader may look at it
+      return;
+    }
     if (sequence.slot >= 0) {
+      sequence.writing = null;
       if (sequence.hasSlid()) { // its cache does not begin with the prompt
         contents[sequence.slot] = null;
       }
@@ -183,8 +189,14 @@ final class Turns {
     return -1;
   }
 
-  /** The slot of the shortest text of a run that has several, which loses it; -1 if none has. */
+  /**
+   * The slot of the shortest text of a run that has several, which loses it; -1 if none has. Where
+   * bits depend on the pass nobody loses one: a text that is read anew could go on differently.
+   */
   private int takenSlot() {
+    if (!ops.mixesRuns()) {
+      return -1;
+    }
     KvCache kv = passes.kv();
     Optional<Sequence> loser =
         Arrays.stream(slots)
@@ -199,13 +211,16 @@ final class Turns {
     return slot;
   }
 
-  /** A sequence of the run whose slot holds the prompt, all but the last token. */
-  private static @Nullable Sequence holderOfPrompt(Run run, KvCache kv) {
+  /** Rows of a prompt from which another text can start. */
+  private int enough(Run run) {
+    return ops.mixesRuns() ? run.promptRows() - 1 : run.promptRows();
+  }
+
+  /** A sequence of the run whose slot holds {@link #enough} of the prompt. */
+  private @Nullable Sequence holderOfPrompt(Run run, KvCache kv) {
     for (Sequence sequence : run.sequences) {
       boolean holds =
-          sequence.slot >= 0
-              && !sequence.hasSlid()
-              && kv.length(sequence.slot) >= run.promptRows() - 1;
+          sequence.slot >= 0 && !sequence.hasSlid() && kv.length(sequence.slot) >= enough(run);
       if (holds) {
         return sequence;
       }
@@ -215,11 +230,11 @@ final class Turns {
 
   /**
    * The text starts from what is known of its prompt. Right after the pass that read the prompt,
-   * its logits are known too; later, the last token is read again.
+   * its logits are known too. Later, the last token is read again, or the run has kept them.
    */
   private void give(int slot, Run run, KvCache kv) {
     Sequence sequence = Objects.requireNonNull(run.waiting());
-    int known = run.promptRows() - 1;
+    int known = enough(run);
     Sequence holder = holderOfPrompt(run, kv);
     if (sequence.hasSlid()) {
       known = 0;
@@ -238,6 +253,7 @@ final class Turns {
         kv.copySequence(ops, holder.slot, slot);
       }
     }
+    sequence.starts = known == run.promptRows() && !sequence.due;
     kv.truncate(slot, known);
     contents[slot] = run;
     slots[slot] = sequence;
@@ -272,6 +288,8 @@ final class Turns {
       lock.lock();
     }
     passing = false;
+    leaving.forEach(this::free);
+    leaving.clear();
     long end = System.nanoTime();
     patience = end + Math.max(LEAST_PATIENCE, end - start);
     arrange(); // while those who took part still wait: their sequences are nobody else's

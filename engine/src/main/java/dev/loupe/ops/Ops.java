@@ -6,7 +6,6 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
-import java.util.function.Supplier;
 
 /**
  * The hardware seam: memory, forward passes ({@link Pass} has their operations), and what brings
@@ -98,11 +97,25 @@ public interface Ops extends AutoCloseable {
   void read(Tensor from, int row, float[] into, int count);
 
   /**
-   * Decoding steps that run on the device, several ahead of the host; empty where the host chooses
-   * each token itself, and then nothing is planned.
+   * Whether passes may have rows of several runs: then a row's bits are those that it has alone.
+   * Otherwise a pass has the rows of one run, and a prompt is read at once.
    */
-  default Optional<Steps> steps(Supplier<StepPlan> plan) {
-    return Optional.empty();
+  default boolean mixesRuns() {
+    return true;
+  }
+
+  /** Whether the device can choose tokens itself, by {@link #steps}. */
+  default boolean hasSteps() {
+    return false;
+  }
+
+  /**
+   * Decoding steps that run on the device, several ahead of the host.
+   *
+   * @throws UnsupportedOperationException if it {@linkplain #hasSteps has none}
+   */
+  default Steps steps(StepPlan plan) {
+    throw new UnsupportedOperationException("the host chooses the tokens");
   }
 
   /** What it runs on, for people: e.g. {@code cpu, 512-bit vectors, 2 threads}. */

@@ -103,7 +103,7 @@ class CudaRequestsTest {
         assertArrayEquals(expected.get(i % requests.size()), ids, "request " + i);
         Calls calls = EmulatedGpu.calls();
         if (i == 0) {
-          assertTrue(calls.allocations() > 10 && calls.captures() == 4, calls.toString());
+          assertTrue(calls.allocations() > 10 && calls.captures() == 1, calls.toString());
         } else if (i < requests.size()) { // a prompt of one token is read by another kernel
           assertEquals(0, calls.captures() + calls.pinned() + calls.objects(), calls.toString());
         } else {

@@ -12,7 +12,6 @@ import dev.loupe.ops.Pass;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.SessionRoom;
 import dev.loupe.ops.SessionSize;
-import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.cuda.CudaOps;
@@ -100,11 +99,10 @@ final class HostRequestBenchmark {
         model.logits(pass, prompt, PROMPT - 1, logits);
       }
       model.ops().read(logits, 0, new float[config.vocabSize()], config.vocabSize());
-      StepPlan plan =
-          StepPlans.of(model, kv, step, logits, Sampling.seeded(seed), TOKENS, attention);
-      try (Steps steps = model.ops().steps(() -> plan).orElseThrow()) {
+      try (Steps steps = StepPlans.of(model, kv, step, logits, Sampling.seeded(seed), attention)) {
         for (int i = 0; i < TOKENS; i++) {
-          steps.next();
+          steps.start(Math.min(4, TOKENS - i));
+          steps.take();
         }
       }
       arena.keep();

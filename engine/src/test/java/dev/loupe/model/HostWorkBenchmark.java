@@ -3,10 +3,10 @@ package dev.loupe.model;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.attention.AttentionSelection;
 import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.Batch;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Precision;
-import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
@@ -17,32 +17,39 @@ import java.util.Arrays;
 import java.util.Optional;
 
 /**
- * What the host does for a token that a GPU writes: the time of a step whose kernels do nothing. On
- * the emulated driver; prints the median of runs of 200 steps, in microseconds, and their range.
+ * What the host does for a token that a GPU writes: the time of a step whose kernels do nothing,
+ * divided by its sequences. On the emulated driver; prints the median of runs of 200 steps, in
+ * microseconds, and their range.
  */
 final class HostWorkBenchmark {
   private static final int STEPS = 200;
 
   public static void main(String[] args) throws Exception {
-    for (boolean maps : new boolean[] {false, true}) {
-      double[] micros = new double[20];
-      for (int i = -10; i < micros.length; i++) { // ten runs to warm up
-        double each = run(maps);
-        if (i >= 0) {
-          micros[i] = each;
-        }
-      }
-      Arrays.sort(micros);
-      System.out.printf(
-          "maps %s: %.1f us a step (%.1f to %.1f)%n",
-          maps ? "of all layers and heads" : "off",
-          micros[micros.length / 2],
-          micros[0],
-          micros[micros.length - 1]);
+    for (int sequences : new int[] {1, 32}) {
+      measure(sequences, false);
     }
+    measure(1, true);
   }
 
-  private static double run(boolean maps) throws Exception {
+  private static void measure(int sequences, boolean maps) throws Exception {
+    double[] micros = new double[20];
+    for (int i = -10; i < micros.length; i++) { // ten runs to warm up
+      double each = run(sequences, maps);
+      if (i >= 0) {
+        micros[i] = each;
+      }
+    }
+    Arrays.sort(micros);
+    System.out.printf(
+        "%d sequences, maps %s: %.1f us a token (%.1f to %.1f)%n",
+        sequences,
+        maps ? "of all layers and heads" : "off",
+        micros[micros.length / 2],
+        micros[0],
+        micros[micros.length - 1]);
+  }
+
+  private static double run(int sequences, boolean maps) throws Exception {
     EmulatedGpu.reset(); // opening tries the kernels out
     try (Checkpoint checkpoint = Checkpoint.open(Golden.DEMO_MODEL);
         CudaOps ops = new CudaOps(0, Precision.F16, Gemm.AUTO);
@@ -51,26 +58,36 @@ final class HostWorkBenchmark {
       var config = model.config();
       KvCache kv =
           new KvCache(
-              arena, config.nLayer(), config.nHead(), config.headDim(), 1, config.nPositions());
-      Tensor logits = arena.allocate(1, config.vocabSize());
-      Activations a = Activations.forSteps(arena, config, 1);
-      kv.extend(dev.loupe.ops.Batch.sequence(0, 0, 1));
+              arena,
+              config.nLayer(),
+              config.nHead(),
+              config.headDim(),
+              sequences,
+              config.nPositions());
+      Tensor logits = arena.allocate(sequences, config.vocabSize());
+      Activations a = Activations.forSteps(arena, config, sequences);
+      for (int sequence = 0; sequence < sequences; sequence++) {
+        kv.extend(Batch.sequence(sequence, 0, 1));
+      }
       Optional<AttentionPlan> attention =
           maps ? Optional.of(AttentionSelection.all().of(config)) : Optional.empty();
-      StepPlan plan = StepPlans.of(model, kv, a, logits, Sampling.greedy(), STEPS + 10, attention);
       EmulatedGpu.kernelsOff("");
-      try (Steps steps = ops.steps(() -> plan).orElseThrow()) {
+      try (Steps steps = StepPlans.of(model, kv, a, logits, Sampling.greedy(), attention)) {
         for (int i = 0; i < 10; i++) { // records the graphs
-          steps.next();
+          steps.start(4);
+          steps.take();
         }
         long start = System.nanoTime();
         for (int i = 0; i < STEPS; i++) {
-          steps.next();
-          if (!steps.isFinite(0)) { // looks at the result as a run does
-            throw new IllegalStateException();
+          steps.start(4);
+          steps.take();
+          for (int row = 0; row < sequences; row++) { // looks at the result as a run does
+            if (!steps.isFinite(row)) {
+              throw new IllegalStateException();
+            }
           }
         }
-        return (System.nanoTime() - start) / 1e3 / STEPS;
+        return (System.nanoTime() - start) / 1e3 / STEPS / sequences;
       }
     }
   }

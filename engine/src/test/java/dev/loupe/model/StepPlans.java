@@ -3,46 +3,43 @@ package dev.loupe.model;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.StepPlan;
+import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.sampling.Sampling;
 import java.util.BitSet;
+import java.util.List;
 import java.util.Optional;
+import java.util.stream.IntStream;
 
-/** Plans of decoding steps that may choose any id of the vocabulary. */
+/** Decoding steps that may choose any id of the vocabulary. */
 public final class StepPlans {
   /**
-   * After a prompt in the cache.
+   * Steps of all sequences of a cache, which holds their prompts.
    *
    * @param a of one row for each sequence, see {@link Activations#forSteps}
    * @param logits [sequences, V]
-   * @param limit most results that will be taken
    */
-  public static StepPlan of(
+  public static Steps of(
       Transformer model,
       KvCache kv,
       Activations a,
       Tensor logits,
       Sampling sampling,
-      int limit,
       Optional<AttentionPlan> attention) {
     BitSet all = new BitSet();
     all.set(0, model.config().vocabSize());
-    return new StepPlan(
+    StepPlan.Step step =
         (pass, hook) -> {
           model.forward(pass, a, hook);
           model.logits(pass, a, 0, logits);
-        },
-        kv,
-        logits,
-        sampling,
-        all,
-        new BitSet(),
-        0,
-        kv.length(0),
-        model.config().nPositions(),
-        limit,
-        false,
-        attention);
+        };
+    Steps steps = model.ops().steps(new StepPlan(step, kv, logits, all, attention));
+    List<Steps.Row> rows =
+        IntStream.range(0, kv.sequences())
+            .mapToObj(s -> new Steps.Row(s, 1, kv.length(s) + 1, s, sampling, new BitSet()))
+            .toList();
+    steps.set(rows, false);
+    return steps;
   }
 
   private StepPlans() {}

@@ -135,6 +135,15 @@ final class CudaMaps {
   }
 
   /**
+   * Allocates what rebuilding takes.
+   *
+   * @param most heads that a model has
+   */
+  void prepare(int[] wanted, int most) {
+    DeviceBuffer _ = list(wanted, most);
+  }
+
+  /**
    * Rebuilds rows of the attention that just ran.
    *
    * @param rows [heads count, columns]

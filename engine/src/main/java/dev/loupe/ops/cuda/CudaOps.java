@@ -26,7 +26,6 @@ import java.util.BitSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
-import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -207,13 +206,20 @@ public final class CudaOps implements Ops {
     logprobs.of(x, ids, sayable, out);
   }
 
+  /** How many rows a pass has decides which kernel multiplies them. */
   @Override
-  public Optional<Steps> steps(Supplier<StepPlan> plan) {
-    if (!SampleKernels.canSample(gpu) || !StepKernels.canAdvance(gpu)) {
-      return Optional.empty();
-    }
-    StepPlan made = plan.get();
-    return Optional.of(new CudaSteps(this, tensors.block(made.logits()).arena(), made, graphs));
+  public boolean mixesRuns() {
+    return false;
+  }
+
+  @Override
+  public boolean hasSteps() {
+    return SampleKernels.canSample(gpu) && StepKernels.canAdvance(gpu);
+  }
+
+  @Override
+  public Steps steps(StepPlan plan) {
+    return new CudaSteps(this, tensors.block(plan.logits()).arena(), plan, graphs);
   }
 
   @Override

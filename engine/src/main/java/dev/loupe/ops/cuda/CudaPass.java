@@ -101,41 +101,51 @@ final class CudaPass extends Pass {
                         norm.epsilon()));
   }
 
+  /** What becomes of a product. */
+  private interface Epilogue {
+    /**
+     * @param out the rows that the product is written to
+     * @param first which row of the pass the first of them is
+     */
+    LinearEpilogue of(Tensor out, int first);
+  }
+
+  private Epilogue output(KernelActivation f) {
+    return (out, _) -> new LinearEpilogue.Output(ops.buffer(out), f);
+  }
+
   @Override
   public void linear(Tensor x, Linear w, Activation f, Tensor out) {
-    LinearEpilogue epilogue = new LinearEpilogue.Output(ops.buffer(out), CudaLimits.kernel(f));
-    multiply(x, null, w.weight(), w.bias(), epilogue, out);
+    multiply(x, null, w.weight(), w.bias(), output(CudaLimits.kernel(f)), out);
   }
 
   @Override
   public void linear(Normed x, Linear w, Activation f, Tensor out) {
-    LinearEpilogue epilogue = new LinearEpilogue.Output(ops.buffer(out), CudaLimits.kernel(f));
-    multiply(x, w.weight(), w.bias(), epilogue, out);
+    multiply(x, w.weight(), w.bias(), output(CudaLimits.kernel(f)), out);
   }
 
   @Override
   public void linearResidual(Tensor x, Linear w, Tensor acc) {
-    multiply(x, null, w.weight(), w.bias(), new LinearEpilogue.Residual(ops.buffer(acc)), acc);
+    Epilogue add = (out, _) -> new LinearEpilogue.Residual(ops.buffer(out));
+    multiply(x, null, w.weight(), w.bias(), add, acc);
   }
 
   @Override
   public void logits(Tensor x, Weight head, Tensor out) {
-    LinearEpilogue epilogue = new LinearEpilogue.Output(ops.buffer(out), KernelActivation.NONE);
-    multiply(x, null, head, null, epilogue, out);
+    multiply(x, null, head, null, output(KernelActivation.NONE), out);
   }
 
   @Override
   public void logits(Normed x, Weight head, Tensor out) {
-    LinearEpilogue epilogue = new LinearEpilogue.Output(ops.buffer(out), KernelActivation.NONE);
-    multiply(x, head, null, epilogue, out);
+    multiply(x, head, null, output(KernelActivation.NONE), out);
   }
 
   /** By one kernel where it can normalise the rows itself, which must be f32. */
   private void multiply(
-      Normed x, Weight weight, @Nullable Tensor bias, LinearEpilogue epilogue, Tensor out) {
+      Normed x, Weight weight, @Nullable Tensor bias, Epilogue epilogue, Tensor out) {
     boolean atOnce =
         ops.buffer(x.room()).element() == Element.F32
-            && ops.kernels().matmul().takesNorm(map(weight), x.x().rows());
+            && ops.kernels().matmul().takesNorm(map(weight), atOnce(x.x().rows()));
     if (atOnce) {
       multiply(x.x(), x.norm(), weight, bias, epilogue, out);
     } else {
@@ -147,6 +157,37 @@ final class CudaPass extends Pass {
     return ((CudaMatmul.CudaWeight) weight).map();
   }
 
+  /**
+   * How many of {@code rows} are multiplied at once: all of a prompt, and in a decoding step so few
+   * that each has the bits that it has alone.
+   */
+  private int atOnce(int rows) {
+    return resident ? Math.min(rows, GemvKernels.MAX_ROWS) : rows;
+  }
+
+  private void multiply(
+      Tensor x,
+      @Nullable LayerNorm norm,
+      Weight weight,
+      @Nullable Tensor bias,
+      Epilogue epilogue,
+      Tensor out) {
+    requireOpen();
+    CudaOps.same("rows", out.rows(), x.rows());
+    int most = atOnce(x.rows());
+    for (int first = 0; first < x.rows(); first += most) {
+      int count = Math.min(most, x.rows() - first);
+      Tensor part = count == x.rows() ? out : out.rows(first, count);
+      multiply(
+          count == x.rows() ? x : x.rows(first, count),
+          norm,
+          weight,
+          bias,
+          epilogue.of(part, first),
+          part);
+    }
+  }
+
   private void multiply(
       Tensor x,
       @Nullable LayerNorm norm,
@@ -154,8 +195,6 @@ final class CudaPass extends Pass {
       @Nullable Tensor bias,
       LinearEpilogue epilogue,
       Tensor out) {
-    requireOpen();
-    CudaOps.same("rows", out.rows(), x.rows());
     LinearMap w = map(weight);
     ops.gpu()
         .run(
@@ -205,16 +244,21 @@ final class CudaPass extends Pass {
       multiply(x, w.weight(), w.bias(), append(), qkv());
     }
 
-    private LinearEpilogue append() {
+    private Epilogue append() {
       requireOpen();
       session.hold();
-      return new LinearEpilogue.QkvAppend(
-          ops.buffer(qkv()),
-          ops.buffer(kv().keys(layer())),
-          ops.buffer(kv().values(layer())),
-          rows().sequences(),
-          rows().positions(),
-          CudaSession.shape(kv()));
+      return (out, first) ->
+          new LinearEpilogue.QkvAppend(
+              ops.buffer(out),
+              ops.buffer(kv().keys(layer())),
+              ops.buffer(kv().values(layer())),
+              from(rows().sequences(), first),
+              from(rows().positions(), first),
+              CudaSession.shape(kv()));
+    }
+
+    private static DeviceBuffer from(DeviceBuffer list, int first) {
+      return first == 0 ? list : list.slice(first, list.elements() - first);
     }
 
     @Override

@@ -144,6 +144,14 @@ final class CudaSession {
                     ops.gpu(), c.shape(), c.element(), ops.activations(), kv.sequences())));
   }
 
+  /** Allocates what decoding steps need beside their rows. */
+  void prepareSteps(KvCache kv, int[] heads) {
+    DecodeAttention _ = decode(kv, Element.F32);
+    if (heads.length > 0) {
+      maps().prepare(heads, kv.heads());
+    }
+  }
+
   /** What brings attention to the host; made when the first is asked for. */
   CudaMaps maps() {
     CudaMaps made = maps;

@@ -22,14 +22,16 @@ import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
-import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Decoding without the host: the whole step, sampling included, is recorded as a CUDA graph and
  * replayed; the chosen ids stay on the device, and what the host wants of a step is copied to
- * pinned memory while the next ones run. There is a graph for each of a few slots, which differ
- * only in where their results go, so a slot's results rest until the host has taken them.
+ * pinned memory while the next ones run. A step's results rest in one of a few slots until the host
+ * has taken them.
+ *
+ * <p>A sequence enters or leaves between steps, by a change of the lists on the device. There is a
+ * graph for each number of rows, recorded when it is first needed.
  */
 final class CudaSteps implements Steps {
   private final StepPlan plan;
@@ -38,12 +40,11 @@ final class CudaSteps implements Steps {
   private final CudaArena arena; // owns the graphs
   private final CudaSession session;
   private final StepRoom room;
-  private final int rows;
   private final boolean graphs;
   private final int[] heads; // whose attention is wanted
-  private final int[] options;
-  private final Batch batch;
-  private int position; // of the tokens that the next pass to be started reads
+  private Batch batch = new Batch();
+  private int rows; // that take part
+  private boolean wantsLogits;
   private int started;
   private int taken;
 
@@ -55,13 +56,9 @@ final class CudaSteps implements Steps {
     this.arena = arena;
     session = arena.session();
     room = arena.stepRoom(plan);
-    rows = room.rows;
-    options = options(plan.sampling()).words();
-    batch = Batch.step(IntStream.range(0, rows).toArray());
     heads = plan.attention().stream().flatMap(a -> a.heads().stream()).mapToInt(h -> h).toArray();
-    position = plan.kv().length(0) - 1; // the first result moves it on, without a pass
-    room.begin(plan);
-    place(new int[rows], plan.place());
+    room.allow(plan.allowed());
+    gpu.run(() -> session.prepareSteps(plan.kv(), heads));
   }
 
   /** How the rows of a layer's attention lie. */
@@ -70,83 +67,109 @@ final class CudaSteps implements Steps {
         kind, plan.dtype(kind), heads.length * rows, plan.columns(kind, this.plan.kv().capacity()));
   }
 
-  private static SampleOptions options(Sampling s) {
+  private static int[] options(Sampling s) {
     return new SampleOptions(
-        (float) s.temperature(),
-        s.topK(),
-        s.topP(),
-        s.minP(),
-        (float) s.repetitionPenalty(),
-        s.seed());
-  }
-
-  /** Tells the device which tokens come next and where. */
-  private void place(int[] ids, int placeOfNext) {
-    int lane = room.at.capacity();
-    int[] values = new int[StepRoom.listInts(rows)];
-    System.arraycopy(options, 0, values, StepRoom.LISTS * lane, options.length);
-    List<Segment> segments = new ArrayList<>();
-    for (int r = 0; r < rows; r++) {
-      values[r] = ids[r];
-      values[lane + r] = r;
-      values[2 * lane + r] = position;
-      values[3 * lane + r] = position + 1;
-      values[4 * lane + r] = placeOfNext;
-      values[5 * lane + r] = plan.firstSample() + r;
-      segments.add(new Segment(r, 1, r, position));
-    }
-    room.at.all().upload(values);
-    room.at.segments().set(segments);
+            (float) s.temperature(),
+            s.topK(),
+            s.topP(),
+            s.minP(),
+            (float) s.repetitionPenalty(),
+            s.seed())
+        .words();
   }
 
   @Override
-  public void next() {
-    if (taken == plan.limit()) {
-      throw new IllegalStateException(
-          "%d results were taken, no more were planned".formatted(taken));
+  public void set(List<Row> rows, boolean wantsLogits) {
+    if (underWay() > 0) {
+      throw new IllegalStateException("%d steps are under way".formatted(underWay()));
     }
+    if (rows.isEmpty() || rows.size() > room.rows) {
+      throw new IllegalArgumentException(
+          "%d sequences, not 1 to %d".formatted(rows.size(), room.rows));
+    }
+    this.rows = rows.size();
+    this.wantsLogits = wantsLogits;
+    batch = Batch.step(rows.stream().mapToInt(Row::sequence).toArray());
+    int lane = room.at.capacity();
+    int[] values = new int[StepRoom.listInts(room.rows)];
+    List<Segment> segments = new ArrayList<>();
+    for (int r = 0; r < rows.size(); r++) {
+      Row row = rows.get(r);
+      int position = plan.kv().length(row.sequence());
+      values[r] = row.id();
+      values[lane + r] = row.sequence();
+      values[2 * lane + r] = position;
+      values[3 * lane + r] = position + 1;
+      values[4 * lane + r] = row.place();
+      values[5 * lane + r] = row.sample();
+      System.arraycopy(
+          options(row.sampling()),
+          0,
+          values,
+          StepRoom.LISTS * lane + r * SampleOptions.INTS,
+          SampleOptions.INTS);
+      segments.add(new Segment(r, 1, row.sequence(), position));
+    }
+    room.at.all().upload(values);
+    room.at.segments().set(segments);
+    room.see(rows);
+  }
+
+  @Override
+  public int underWay() {
+    return started - taken;
+  }
+
+  @Override
+  public void start(int many) {
     gpu.run(
         () -> {
-          while (started < Math.min(plan.limit(), taken + StepRoom.SLOTS)
-              && (started == 0 || position < plan.positions())) {
+          while (underWay() < Math.min(many, StepRoom.SLOTS)) {
             start();
           }
-          if (taken == started) {
-            throw new IllegalStateException("the context is full");
-          }
-          room.slots.get(taken % StepRoom.SLOTS).mark.await();
         });
+  }
+
+  @Override
+  public void take() {
+    if (underWay() == 0) {
+      throw new IllegalStateException("no step is under way");
+    }
+    gpu.run(() -> room.slots.get(taken % StepRoom.SLOTS).mark.await());
     taken++;
   }
 
   private void start() {
-    StepRoom.Slot slot = room.slots.get(started % StepRoom.SLOTS);
-    if (started == 0) {
-      spread();
-      choose(slot);
-    } else {
-      for (int r = 0; r < rows; r++) {
-        batch.set(r, 0, position); // the ids are on the device
-      }
-      session.hold(); // a recording could not wait for what was put on the stream before it
-      if (!graphs || !room.warm) {
-        step(slot);
-        room.warm = true;
-      } else if (slot.graph == null) {
-        Graph graph = arena.own(gpu.record(() -> step(slot)));
-        slot.graph = graph;
-        graph.launch();
-      } else {
-        plan.kv().extend(batch);
-        slot.graph.launch();
-      }
+    int number = started % StepRoom.SLOTS;
+    StepRoom.Slot slot = room.slots.get(number);
+    for (int r = 0; r < rows; r++) {
+      batch.set(r, 0, plan.kv().length(batch.sequence(r))); // the ids are on the device
     }
-    if (slot.maps == null || started == 0) {
+    session.hold(); // a recording could not wait for what was put on the stream before it
+    @Nullable Graph[] recorded = room.graphs(rows);
+    int at = number % recorded.length;
+    Graph graph = recorded[at];
+    if (!graphs || !room.isWarm(rows)) {
+      step(slot);
+      room.warmed(rows);
+    } else if (graph == null) {
+      graph = arena.own(gpu.record(() -> step(slot)));
+      recorded[at] = graph;
+      graph.launch();
+    } else {
+      plan.kv().extend(batch);
+      graph.launch();
+    }
+    slot.result.copyFrom(room.result, (long) StepRoom.RESULT * rows, 0);
+    if (wantsLogits) {
+      long count = (long) rows * room.vocabulary;
+      room.logits(arena, slot).copyFrom(ops.buffer(plan.logits()), count, 0);
+    }
+    if (slot.maps == null) {
       slot.mark.set();
     } else {
       bringMaps(slot);
     }
-    position++;
     started++;
   }
 
@@ -165,20 +188,12 @@ final class CudaSteps implements Steps {
             });
   }
 
-  /** All sequences continue the same prompt. */
-  private void spread() {
-    DeviceBuffer logits = ops.buffer(plan.logits());
-    for (int r = 1; r < rows; r++) {
-      logits.slice((long) r * room.vocabulary, room.vocabulary).copyFrom(logits, room.vocabulary);
-    }
-  }
-
   private void step(StepRoom.Slot slot) {
     try (Pass pass = new CudaPass(ops, session, batch, plan.kv(), room.at)) {
       plan.step().run(pass, plan.attention().map(a -> hook(a, slot)).orElse(AttentionHook.NONE));
     }
     session.hold(); // choosing moves the positions on, by which maps are rebuilt
-    choose(slot);
+    choose();
   }
 
   private AttentionHook hook(AttentionPlan wanted, StepRoom.Slot slot) {
@@ -199,7 +214,7 @@ final class CudaSteps implements Steps {
   }
 
   /** From logits to ids, and on to the next position. */
-  private void choose(StepRoom.Slot slot) {
+  private void choose() {
     DeviceBuffer logits = ops.buffer(plan.logits());
     CudaSession.Rows at = room.at;
     room.sampler.sample(
@@ -216,10 +231,6 @@ final class CudaSteps implements Steps {
             at.sequences(), at.positions(), room.place, at.keys(), at.segments().buffer()),
         room.result,
         rows);
-    slot.result.copyFrom(room.result, (long) StepRoom.RESULT * rows, 0);
-    if (slot.logits != null) {
-      slot.logits.copyFrom(logits, (long) rows * room.vocabulary, 0);
-    }
   }
 
   /** The slot of the result that was taken last. */
@@ -227,17 +238,17 @@ final class CudaSteps implements Steps {
     return room.slots.get((taken - 1) % StepRoom.SLOTS);
   }
 
-  private int result(int sequence, int i) {
+  private int result(int row, int i) {
     return current()
         .result
         .memory()
-        .getAtIndex(ValueLayout.JAVA_INT, (long) sequence * StepRoom.RESULT + i);
+        .getAtIndex(ValueLayout.JAVA_INT, (long) row * StepRoom.RESULT + i);
   }
 
   @Override
-  public int id(int sequence) {
-    int id = result(sequence, 0);
-    int error = result(sequence, 1);
+  public int id(int row) {
+    int id = result(row, 0);
+    int error = result(row, 1);
     if (error == SampleKernels.NO_ID) {
       throw new GpuException("the GPU chose no token, as if none were allowed");
     }
@@ -250,43 +261,29 @@ final class CudaSteps implements Steps {
   }
 
   @Override
-  public boolean isFinite(int sequence) {
-    return result(sequence, 1) != SampleKernels.NOT_FINITE;
+  public boolean isFinite(int row) {
+    return result(row, 1) != SampleKernels.NOT_FINITE;
   }
 
   @Override
-  public void logits(int sequence, float[] into) {
-    copy(current().logits, (long) sequence * room.vocabulary, into, room.vocabulary);
+  public void logits(int row, float[] into) {
+    HostBuffer from = current().logits;
+    if (!wantsLogits || from == null) {
+      throw new IllegalStateException("they were not wanted");
+    }
+    long first = (long) row * room.vocabulary * Float.BYTES;
+    MemorySegment.copy(from.memory(), ValueLayout.JAVA_FLOAT, first, into, 0, room.vocabulary);
   }
 
   @Override
-  public void attention(Kind kind, int sequence, int layer, int head, float[] into, int count) {
+  public void attention(Kind kind, int row, int layer, int head, float[] into, int count) {
     HostBuffer from = current().hostMaps;
     AttentionPlan wanted = plan.attention().orElse(null);
     if (from == null || wanted == null) {
       throw new IllegalStateException("it was not planned for");
     }
     long start = StepRoom.blockStart(wanted, kind, layer, rows, plan.kv().capacity());
-    rowsOf(wanted, kind).read(from.memory(), start, head * rows + sequence, into, count);
-  }
-
-  private static void copy(@Nullable HostBuffer from, long first, float[] into, int count) {
-    if (from == null) {
-      throw new IllegalStateException("it was not planned for");
-    }
-    MemorySegment.copy(from.memory(), ValueLayout.JAVA_FLOAT, first * Float.BYTES, into, 0, count);
-  }
-
-  @Override
-  public void restart(int[] ids, int position) {
-    if (taken != started) {
-      throw new IllegalStateException("%d steps are under way".formatted(started - taken));
-    }
-    for (int s = 0; s < rows; s++) {
-      plan.kv().truncate(s, position);
-    }
-    this.position = position;
-    place(ids, plan.place() + taken);
+    rowsOf(wanted, kind).read(from.memory(), start, head * rows + row, into, count);
   }
 
   /** The steps that are ahead go on; whoever uses or frees their memory next waits for them. */

@@ -13,19 +13,23 @@ import dev.loupe.cuda.kernels.StepKernels;
 import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.StepPlan;
+import dev.loupe.ops.Steps;
 import java.util.ArrayList;
 import java.util.BitSet;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What decoding steps of one shape need: lists of their rows, what sampling reads, and a few slots
- * for their results, each with its graph.
+ * What decoding steps of one cache need: lists of their rows, what sampling reads, a few slots for
+ * their results, and the graphs of steps of so many rows.
  *
- * <p>Whatever one request has and another has not, its sampling options, allowed ids, seed and
- * positions, lies in device memory, which a graph reads when it is replayed. So the graphs that one
- * session recorded serve the next one that lies in the same memory.
+ * <p>Whatever one sequence has and another has not, its sampling options, seen ids, seed and
+ * position, lies in device memory, which a graph reads when it is replayed. So a graph serves
+ * whichever sequences take part, and those that one session recorded serve the next one that lies
+ * in the same memory.
  */
 final class StepRoom {
   /** Slots, and so how many steps the device may be ahead. */
@@ -42,41 +46,29 @@ final class StepRoom {
    *
    * @param tensors where the session's tensors lie, in the order in which it asked for them
    */
-  record Key(
-      int rows,
-      int vocabulary,
-      boolean wantsLogits,
-      Optional<AttentionPlan> attention,
-      List<Long> tensors) {}
+  record Key(int rows, int vocabulary, Optional<AttentionPlan> attention, List<Long> tensors) {}
 
   static Key key(StepPlan plan, List<Long> tensors) {
     return new Key(
-        plan.kv().sequences(),
-        plan.logits().cols(),
-        plan.wantsLogits(),
-        plan.attention(),
-        List.copyOf(tensors));
+        plan.kv().sequences(), plan.logits().cols(), plan.attention(), List.copyOf(tensors));
   }
 
   /** Where the results of every {@link #SLOTS}th step go. */
   static final class Slot {
     final HostBuffer result;
-    final @Nullable HostBuffer logits;
+    @Nullable HostBuffer logits; // once they are wanted
     final @Nullable DeviceBuffer maps;
     final @Nullable HostBuffer hostMaps;
     final CudaEvent computed;
     final CudaEvent mark; // all of it is on the host
-    @Nullable Graph graph;
 
     private Slot(
         HostBuffer result,
-        @Nullable HostBuffer logits,
         @Nullable DeviceBuffer maps,
         @Nullable HostBuffer hostMaps,
         CudaEvent computed,
         CudaEvent mark) {
       this.result = result;
-      this.logits = logits;
       this.maps = maps;
       this.hostMaps = hostMaps;
       this.computed = computed;
@@ -84,7 +76,8 @@ final class StepRoom {
     }
   }
 
-  final int rows;
+  private final Gpu gpu;
+  final int rows; // at most
   final int vocabulary;
   final SampleKernels sampler;
   final StepKernels stepping;
@@ -97,11 +90,12 @@ final class StepRoom {
   final DeviceBuffer seen;
   final DeviceBuffer result;
   final List<Slot> slots = new ArrayList<>();
-  boolean warm; // a pass has run, so that recording one allocates nothing
+  private final BitSet warm = new BitSet(); // steps of so many rows have run
+  private final Map<Integer, @Nullable Graph[]> graphs = new HashMap<>(); // by rows
   private @Nullable BitSet allowedNow;
 
   StepRoom(CudaOps ops, CudaArena arena, StepPlan plan) {
-    Gpu gpu = ops.gpu();
+    gpu = ops.gpu();
     rows = plan.kv().sequences();
     vocabulary = plan.logits().cols();
     sampler = new SampleKernels(gpu);
@@ -125,41 +119,72 @@ final class StepRoom {
             arena.buffer(Element.F32, lane),
             lists.slice(6L * lane, lane),
             lists.slice(7L * lane, lane));
-    options = lists.slice((long) LISTS * lane, SampleOptions.INTS);
+    options = lists.slice((long) LISTS * lane, (long) rows * SampleOptions.INTS);
     allowed = arena.buffer(Element.I32, words());
     seen = arena.buffer(Element.I32, (long) rows * words());
     seen.fill((byte) 0); // the sampler adds to them whether they count or not
     result = arena.buffer(Element.I32, (long) RESULT * rows);
     long mapBytes = plan.attention().map(a -> mapBytes(a, rows, plan.kv().capacity())).orElse(0L);
     for (int i = 0; i < SLOTS; i++) {
-      slots.add(slot(gpu, arena, plan.wantsLogits(), mapBytes));
+      slots.add(slot(arena, mapBytes));
     }
   }
 
   /** I32 of the lists and options of such steps. */
   static int listInts(int rows) {
-    return LISTS * Math.ceilDiv(rows, 4) * 4 + SampleOptions.INTS;
+    return LISTS * Math.ceilDiv(rows, 4) * 4 + rows * SampleOptions.INTS;
   }
 
-  private Slot slot(Gpu gpu, CudaArena arena, boolean wantsLogits, long mapBytes) {
+  /**
+   * Graphs of steps of so many rows, null where none was recorded: one, or one for each slot where
+   * steps leave maps, which are copied while the next step runs.
+   */
+  @Nullable Graph[] graphs(int count) {
+    int some = slots.getFirst().maps == null ? 1 : SLOTS;
+    return graphs.computeIfAbsent(count, _ -> new Graph[some]);
+  }
+
+  /** Whether a step of so many rows has run, so that recording one allocates nothing. */
+  boolean isWarm(int count) {
+    return warm.get(count);
+  }
+
+  void warmed(int count) {
+    warm.set(count);
+  }
+
+  private Slot slot(CudaArena arena, long mapBytes) {
     boolean maps = mapBytes > 0;
     return new Slot(
         arena.own(gpu.pin((long) RESULT * rows * Integer.BYTES)),
-        wantsLogits ? arena.own(gpu.pin((long) rows * vocabulary * Float.BYTES)) : null,
         maps ? arena.buffer(Element.F32, mapBytes / Float.BYTES) : null,
         maps ? arena.own(gpu.pin(mapBytes)) : null,
         arena.own(gpu.mark()),
         arena.own(gpu.mark()));
   }
 
-  /** Tells the device which ids may be chosen, and which were seen, if that makes a difference. */
-  void begin(StepPlan plan) {
-    if (!plan.allowed().equals(allowedNow)) {
-      allowed.upload(bits(plan.allowed(), 1));
-      allowedNow = (BitSet) plan.allowed().clone();
+  /** Where the logits of a slot's steps go on the host. */
+  HostBuffer logits(CudaArena arena, Slot slot) {
+    HostBuffer host = slot.logits;
+    if (host == null) {
+      host = arena.own(gpu.pin((long) rows * vocabulary * Float.BYTES));
+      slot.logits = host;
     }
-    if (plan.sampling().repetitionPenalty() != 1) { // else nobody reads them
-      seen.upload(bits(plan.seen(), rows));
+    return host;
+  }
+
+  /** Tells the device which ids may be chosen. */
+  void allow(BitSet ids) {
+    if (!ids.equals(allowedNow)) {
+      allowed.upload(bits(List.of(ids)));
+      allowedNow = (BitSet) ids.clone();
+    }
+  }
+
+  /** Tells the device which ids each row has seen, if that makes a difference. */
+  void see(List<Steps.Row> of) {
+    if (of.stream().anyMatch(row -> row.sampling().repetitionPenalty() != 1)) {
+      seen.upload(bits(of.stream().map(Steps.Row::seen).toList()));
     }
   }
 
@@ -167,18 +192,16 @@ final class StepRoom {
     return Math.ceilDiv(vocabulary, Integer.SIZE);
   }
 
-  /** {@code copies} of a bit set over the vocabulary. */
-  private int[] bits(BitSet ids, int copies) {
+  /** Bit sets over the vocabulary, one after the other. */
+  private int[] bits(List<BitSet> sets) {
     int words = words();
-    int[] values = new int[copies * words];
-    ids.stream()
-        .filter(id -> id < vocabulary)
-        .forEach(
-            id -> {
-              for (int c = 0; c < copies; c++) {
-                values[c * words + id / Integer.SIZE] |= 1 << id % Integer.SIZE;
-              }
-            });
+    int[] values = new int[sets.size() * words];
+    for (int i = 0; i < sets.size(); i++) {
+      BitSet ids = sets.get(i);
+      for (int id = ids.nextSetBit(0); id >= 0 && id < vocabulary; id = ids.nextSetBit(id + 1)) {
+        values[i * words + id / Integer.SIZE] |= 1 << id % Integer.SIZE;
+      }
+    }
     return values;
   }
 

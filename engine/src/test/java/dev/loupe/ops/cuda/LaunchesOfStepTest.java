@@ -18,7 +18,6 @@ import dev.loupe.ops.Mask;
 import dev.loupe.ops.Normed;
 import dev.loupe.ops.Pass;
 import dev.loupe.ops.Precision;
-import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
@@ -88,10 +87,11 @@ class LaunchesOfStepTest {
       for (int s = 0; s < samples; s++) {
         kv.extend(Batch.sequence(s, 0, 1));
       }
-      StepPlan plan = StepPlans.of(model, kv, a, logits, Sampling.greedy(), 10, Optional.empty());
-      try (Steps steps = ops.steps(() -> plan).orElseThrow()) {
+      try (Steps steps = StepPlans.of(model, kv, a, logits, Sampling.greedy(), Optional.empty())) {
         List<String> kernels =
-            ops.gpu().resources(steps::next).stream().map(LaunchResources::kernel).toList();
+            ops.gpu().resources(() -> steps.start(2)).stream()
+                .map(LaunchResources::kernel)
+                .toList();
         int last = kernels.lastIndexOf("step_advance_i32");
         return last - kernels.subList(0, last).lastIndexOf("step_advance_i32");
       }

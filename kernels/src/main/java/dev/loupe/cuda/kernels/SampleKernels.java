@@ -170,8 +170,8 @@ public final class SampleKernels {
    *     chosen id is added; null: none
    * @param samples [rows] I32: number of the row's sample among those of one prompt
    * @param positions [rows] I32: place of the chosen token in its run
-   * @param options [{@link SampleOptions#INTS}] I32: {@link SampleOptions#words} of all rows; the
-   *     kernel reads them when it runs, so a recorded launch takes those that lie there then
+   * @param options [rows, {@link SampleOptions#INTS}] I32: {@link SampleOptions#words} of each row;
+   *     the kernel reads them when it runs, so a recorded launch takes those that lie there then
    * @throws IllegalArgumentException if a buffer is too small, closed, or of another element
    */
   public void sample(
@@ -187,7 +187,7 @@ public final class SampleKernels {
     int rows = logits.rows();
     check.holds("samples", samples, Element.I32, rows);
     check.holds("positions", positions, Element.I32, rows);
-    check.holds("options", options, Element.I32, SampleOptions.INTS);
+    check.holds("options", options, Element.I32, (long) rows * SampleOptions.INTS);
     check.holds("ids", chosen.ids(), Element.I32, rows);
     check.holds("logprobs", chosen.logprobs(), Element.F32, rows);
     check.holds("ranks", chosen.ranks(), Element.I32, rows);

@@ -70,7 +70,11 @@ final class SampleSelfTest {
     SampleKernels kernels = new SampleKernels(c.gpu(), 0, mostKept);
     String of = " in rows of " + logits.stride();
     switch (v.name()) {
-      case "v1" -> OPTIONS.forEach(options -> draws(kernels, logits, options, of));
+      case "v1" -> {
+        for (int first = 0; first < OPTIONS.size(); first++) {
+          draws(kernels, logits, first, of);
+        }
+      }
       case "argmax" -> {
         argmax(kernels, logits, allowed, of);
         argmax(kernels, logits, new BitSet(), " of none" + of);
@@ -114,8 +118,12 @@ final class SampleSelfTest {
     c.compare("error" + of, errors, row -> row == NAN ? 1 : among.isEmpty() ? 2 : 0);
   }
 
-  private void draws(
-      SampleKernels kernels, SampleKernels.Logits logits, SampleOptions options, String of) {
+  /**
+   * @param first options of row 0; each later row has the next ones
+   */
+  private void draws(SampleKernels kernels, SampleKernels.Logits logits, int first, String of) {
+    SampleOptions[] options = new SampleOptions[ROWS];
+    Arrays.setAll(options, r -> OPTIONS.get((first + r) % OPTIONS.size()));
     SampleKernels.Chosen chosen =
         new SampleKernels.Chosen(
             c.empty(Element.I32, ROWS),
@@ -129,13 +137,13 @@ final class SampleSelfTest {
         seenWords,
         c.put(IntStream.range(0, ROWS).toArray()), // samples
         c.put(IntStream.range(10, 10 + ROWS).toArray()), // positions
-        c.put(options.words()),
+        c.put(Arrays.stream(options).flatMapToInt(o -> Arrays.stream(o.words())).toArray()),
         chosen);
     int[] ids = new int[ROWS];
     int[] ranks = new int[ROWS];
     int[] seenNow = words(seen, ROWS);
     for (int r = 0; r < NAN; r++) {
-      ids[r] = choose(r, allowed, seen, options);
+      ids[r] = choose(r, allowed, seen, options[r]);
       for (int id = 0; id < VOCABULARY; id++) {
         ranks[r] += x[r * VOCABULARY + id] > x[r * VOCABULARY + ids[r]] ? 1 : 0;
       }

@@ -10,6 +10,7 @@ import dev.loupe.cuda.emulator.OnDevice;
 import dev.loupe.cuda.selftest.PlainSampler;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.Collections;
 import java.util.List;
 import java.util.Random;
 import org.jspecify.annotations.Nullable;
@@ -153,8 +154,13 @@ class SampleKernelsTest extends SampleFixture {
   }
 
   private static Outcome assertDraws(SampleOptions options, Rows rows) {
-    Outcome outcome = sample(options, rows, 64);
+    return assertDraws(Collections.nCopies(rows.logits.length, options), rows);
+  }
+
+  private static Outcome assertDraws(List<SampleOptions> ofRows, Rows rows) {
+    Outcome outcome = sample(ofRows, rows, 64, Integer.MAX_VALUE);
     for (int r = 0; r < rows.logits.length; r++) {
+      SampleOptions options = ofRows.get(r);
       float[] logits = rows.logits[r];
       int expected =
           PlainSampler.choose(
@@ -185,6 +191,16 @@ class SampleKernelsTest extends SampleFixture {
       rank += logit > logits[id] ? 1 : 0;
     }
     assertEquals(rank, outcome.ranks[r], "rank, " + label);
+  }
+
+  @Test
+  void eachRowIsDrawnByItsOwnOptions() {
+    Random random = new Random(8);
+    float[][] logits = new float[options().size()][50];
+    for (float[] row : logits) {
+      fill(row, 0, random);
+    }
+    assertDraws(options(), restricted(logits, random));
   }
 
   @Test
@@ -329,6 +345,10 @@ class SampleKernelsTest extends SampleFixture {
   }
 
   private static Outcome sample(SampleOptions options, Rows rows, int threads, int mostKept) {
+    return sample(Collections.nCopies(rows.logits.length, options), rows, threads, mostKept);
+  }
+
+  private static Outcome sample(List<SampleOptions> options, Rows rows, int threads, int mostKept) {
     int n = rows.logits.length;
     int vocabulary = rows.vocabulary();
     int words = Math.ceilDiv(vocabulary, 32);
@@ -339,7 +359,7 @@ class SampleKernelsTest extends SampleFixture {
         DeviceBuffer seen = gpu.allocate(Element.I32, (long) n * words);
         DeviceBuffer samples = gpu.allocate(Element.I32, n);
         DeviceBuffer positions = gpu.allocate(Element.I32, n);
-        DeviceBuffer how = gpu.allocate(Element.I32, SampleOptions.INTS);
+        DeviceBuffer how = gpu.allocate(Element.I32, (long) n * SampleOptions.INTS);
         DeviceBuffer ids = gpu.allocate(Element.I32, n);
         DeviceBuffer logprobs = gpu.allocate(Element.F32, n);
         DeviceBuffer ranks = gpu.allocate(Element.I32, n);
@@ -349,7 +369,7 @@ class SampleKernelsTest extends SampleFixture {
       samples.upload(all);
       Arrays.setAll(all, rows::position);
       positions.upload(all);
-      how.upload(options.words());
+      how.upload(options.stream().flatMapToInt(o -> Arrays.stream(o.words())).toArray());
       if (rows.allowed != null) {
         allowed.upload(words(rows.allowed, words));
       }

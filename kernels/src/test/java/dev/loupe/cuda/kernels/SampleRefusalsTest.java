@@ -14,7 +14,7 @@ class SampleRefusalsTest extends SampleFixture {
   void refusesWhatDoesNotFit() {
     try (DeviceBuffer logits = gpu.allocate(Element.F32, 100);
         DeviceBuffer four = gpu.allocate(Element.I32, 4);
-        DeviceBuffer options = gpu.allocate(Element.I32, SampleOptions.INTS);
+        DeviceBuffer options = gpu.allocate(Element.I32, 5L * SampleOptions.INTS);
         DeviceBuffer logprobs = gpu.allocate(Element.F32, 4)) {
       SampleKernels.Chosen chosen = new SampleKernels.Chosen(four, logprobs, four, four);
       assertRefused(

@@ -35,7 +35,7 @@ class KernelMutantsTest {
           "linear-v4-low-part-of-x-lost",
           "gemv-scale-forgotten",
           "decode-no-tail-predicate",
-          "sample-top-k-off-by-one",
+          "sample-options-of-the-first-row",
           "pointwise-beyond-the-end");
 
   @BeforeAll
