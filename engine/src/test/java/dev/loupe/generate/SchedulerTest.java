@@ -30,6 +30,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -58,16 +59,22 @@ class SchedulerTest {
     return GenerateRequest.text(text).tokens(tokens).sampling(Sampling.seeded(seed));
   }
 
-  private static List<GenerateRequest> mixed() {
+  /**
+   * Requests of every kind, {@code some} of those of which there are several.
+   *
+   * @param most tokens of many samples
+   * @param slides reads and writes more than the context, and keeps much of its attention
+   */
+  private static List<GenerateRequest> mixed(int some, int most, GenerateRequest slides) {
     List<GenerateRequest> requests = new ArrayList<>();
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < some; i++) {
       requests.add(seeded("ROMEO:", 10 + 7 * i, i));
       requests.add(seeded(LONG.substring(0, 60 * (i + 1)), 30, i).logprobs(i));
       requests.add(seeded("", 40, i).samples(2 + 2 * i).stops(List.of("the", "\n")));
     }
     requests.add(seeded(LONG, 0, 1).logprobs(2));
     requests.add(seeded(LONG.substring(0, 300), 0, 1).samples(3));
-    requests.add(seeded("a", 255, 3).samples(7).logprobs(1));
+    requests.add(seeded("a", most, 3).samples(some + 1).logprobs(1));
     requests.add(
         GenerateRequest.text("KING")
             .sampling(Sampling.greedy().withRepetitionPenalty(1.2))
@@ -85,8 +92,7 @@ class SchedulerTest {
             .logprobs(1)
             .attention(much.withHeadStatistics().withValueNorms().withRollout()));
     requests.add(seeded(LONG.substring(0, 250), 0, 1).samples(2).attention(much));
-    requests.add(
-        seeded("ROMEO:", 300, 2).samples(2).slide(true).attention(much.withHeadStatistics()));
+    requests.add(slides.samples(2).slide(true).attention(much.withHeadStatistics()));
     requests.add(seeded(LONG.substring(0, 500), 200, 1).slide(true));
     requests.add(seeded("KING", 290, 6).slide(true).samples(3).logprobs(0));
     requests.add(
@@ -96,9 +102,22 @@ class SchedulerTest {
 
   @Test
   void eachRunIsWhatItIsAlone() throws Exception {
-    List<GenerateRequest> requests = mixed();
+    assertEachIsWhatItIsAlone(mixed(2, 60, seeded(LONG.substring(0, 500), 80, 2)), List.of(3));
+  }
+
+  @Test
+  @Tag("sweep")
+  void eachOfMoreRunsIsWhatItIsAloneWithAnySlots() throws Exception {
+    assertEachIsWhatItIsAlone(mixed(6, 255, seeded("ROMEO:", 300, 2)), List.of(1, 3, 8));
+  }
+
+  private static void assertEachIsWhatItIsAlone(List<GenerateRequest> requests, List<Integer> all)
+      throws Exception {
     List<List<Generation>> expected = requests.stream().map(loupe::run).toList();
-    for (int slots : List.of(1, 3, 8)) {
+    assertTrue(
+        expected.stream().flatMap(List::stream).filter(run -> run.tokens().size() > 256).count() > 3,
+        "some slide");
+    for (int slots : all) {
       try (Scheduler scheduler = loupe.scheduler(slots)) {
         assertEquals(slots, scheduler.slots());
         List<Future<List<Generation>>> runs = new ArrayList<>();
