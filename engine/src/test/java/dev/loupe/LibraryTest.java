@@ -171,8 +171,7 @@ class LibraryTest {
     Path model = TinyModel.in(folder).folder(); // the demo model takes the emulator 20 s
     String out = run(onModulePath(), program, model.toString());
     try (Loupe loupe = Loupe.open(model, Options.defaults().backend(Backend.CPU))) {
-      String text =
-          loupe.generate("ROMEO:", Sampling.greedy(), 5, AttentionSelection.all()).text();
+      String text = loupe.generate("ROMEO:", Sampling.greedy(), 5, AttentionSelection.all()).text();
       assertEquals("module dev.loupe.engine\n" + text + "\n", out);
     }
   }

@@ -21,6 +21,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
@@ -68,8 +69,19 @@ class CudaChoiceTest {
    * The weights are brought to the device by plain kernels; then one choice takes another's place.
    */
   @ParameterizedTest
-  @EnumSource(Precision.class)
+  @EnumSource(names = {"F16", "INT8"})
   void theTextIsThatOfTheCpu(Precision precision) throws Exception {
+    assertTheTextIsThatOfTheCpu(precision);
+  }
+
+  @ParameterizedTest
+  @EnumSource(names = {"F32", "BF16"})
+  @Tag("sweep")
+  void theTextIsThatOfTheCpuInOthers(Precision precision) throws Exception {
+    assertTheTextIsThatOfTheCpu(precision);
+  }
+
+  private static void assertTheTextIsThatOfTheCpu(Precision precision) throws Exception {
     with(
         PLAIN,
         precision,

@@ -35,6 +35,7 @@ import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -105,15 +106,26 @@ class CudaErrorsTest {
 
   /** int8, which allocates the most: scales, and a matrix that is widened. */
   @Test
+  void anAllocationMayFail() throws Exception {
+    assertAllocationsMayFail(5);
+  }
+
+  @Test
+  @Tag("sweep")
   void everyAllocationMayFail() throws Exception {
+    assertAllocationsMayFail(1);
+  }
+
+  /** Lets the first fail, and each that comes so many later. */
+  private static void assertAllocationsMayFail(int step) throws Exception {
     open(Precision.INT8).close(); // tries the kernels out, if no test has
     EmulatedGpu.kernelsOff("weights"); // what they convert is not looked at
     int failures = 0;
     while (!opens(failures)) {
-      failures++;
+      failures += step;
     }
     EmulatedGpu.kernelsOff(null);
-    for (; ; failures++) {
+    for (; ; failures += step) {
       EmulatedGpu.failAllocation(failures);
       try (Loupe loupe = open(Precision.INT8)) {
         int weights = EmulatedGpu.liveAllocations();
@@ -150,8 +162,19 @@ class CudaErrorsTest {
   }
 
   @ParameterizedTest
-  @EnumSource
+  @EnumSource(names = {"F32", "INT8"})
   void whatAModelNeedsIsWhatItTakes(Precision precision) throws Exception {
+    assertAModelTakesWhatItNeeds(precision);
+  }
+
+  @ParameterizedTest
+  @EnumSource(names = {"F16", "BF16"})
+  @Tag("sweep")
+  void whatAModelNeedsInHalvesIsWhatItTakes(Precision precision) throws Exception {
+    assertAModelTakesWhatItNeeds(precision);
+  }
+
+  private static void assertAModelTakesWhatItNeeds(Precision precision) throws Exception {
     open(precision).close(); // tries the kernels out, if no test has
     EmulatedGpu.kernelsOff("weights");
     long needed = least("the model needs", () -> open(precision).close());

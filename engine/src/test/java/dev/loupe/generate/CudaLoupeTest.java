@@ -17,11 +17,14 @@ import dev.loupe.model.Golden;
 import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.tensor.DType;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -59,13 +62,31 @@ class CudaLoupeTest {
     return run.tokens().stream().mapToInt(Token::id).toArray();
   }
 
+  /** The shortest, a short one, and one that fills the context. */
   static List<Golden> prompts() {
-    return Golden.all();
+    return Stream.of("one", "romeo", "full256").map(Golden::of).toList();
+  }
+
+  static List<Golden> otherPrompts() {
+    List<Golden> others = new ArrayList<>(Golden.all());
+    others.removeAll(prompts());
+    return others;
   }
 
   @ParameterizedTest
   @MethodSource("prompts")
   void greedyIdsAreThoseOfTheCpu(Golden golden) {
+    assertGreedyIdsAreThoseOfTheCpu(golden);
+  }
+
+  @ParameterizedTest
+  @MethodSource("otherPrompts")
+  @Tag("sweep")
+  void greedyIdsOfOtherPromptsAreThoseOfTheCpu(Golden golden) {
+    assertGreedyIdsAreThoseOfTheCpu(golden);
+  }
+
+  private static void assertGreedyIdsAreThoseOfTheCpu(Golden golden) {
     int room = cpu.info().config().nPositions() - golden.ids().length;
     GenerateRequest request =
         GenerateRequest.ids(golden.ids())

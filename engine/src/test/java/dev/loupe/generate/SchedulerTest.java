@@ -115,7 +115,8 @@ class SchedulerTest {
       throws Exception {
     List<List<Generation>> expected = requests.stream().map(loupe::run).toList();
     assertTrue(
-        expected.stream().flatMap(List::stream).filter(run -> run.tokens().size() > 256).count() > 3,
+        expected.stream().flatMap(List::stream).filter(run -> run.tokens().size() > 256).count()
+            > 3,
         "some slide");
     for (int slots : all) {
       try (Scheduler scheduler = loupe.scheduler(slots)) {

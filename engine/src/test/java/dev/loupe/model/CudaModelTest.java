@@ -18,6 +18,7 @@ import dev.loupe.weights.tensor.DType;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Random;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -48,8 +49,18 @@ class CudaModelTest {
 
   /** Rounding of weights and activations to 11 bits, or 8 of them, through three layers. */
   @ParameterizedTest
-  @EnumSource(names = "F32", mode = EnumSource.Mode.EXCLUDE)
+  @EnumSource(names = {"F16", "INT8"})
   void narrowWeights(Precision precision) throws Exception {
+    checkNarrow(precision);
+  }
+
+  @Test
+  @Tag("sweep")
+  void shortFractions() throws Exception {
+    checkNarrow(Precision.BF16);
+  }
+
+  private void checkNarrow(Precision precision) throws Exception {
     boolean f16 = precision == Precision.F16;
     check(
         config(4, 160, 320, Activation.GELU_NEW, true, false),

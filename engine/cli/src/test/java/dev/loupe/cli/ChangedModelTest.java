@@ -39,7 +39,7 @@ class ChangedModelTest {
                 "generate",
                 "The",
                 "-n",
-                900,
+                300,
                 "--backend",
                 "cpu",
                 "--threads",

@@ -19,9 +19,11 @@ import jcuda.nvptxcompiler.JNvPTXCompiler;
 import jcuda.nvptxcompiler.nvPTXCompileResult;
 import jcuda.nvptxcompiler.nvPTXCompilerHandle;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * A second opinion on the PTX whose version was lowered for older drivers: JCuda ships the compiler
@@ -40,16 +42,28 @@ class LoweredPtxTest {
   }
 
   @ParameterizedTest
-  @MethodSource("sources")
+  @ValueSource(strings = {"embedding", "layernorm"})
   void isTakenByAnOlderCompiler(String source) {
+    assertTaken(source);
+    assertAKernelAloneIsTaken(source);
+  }
+
+  /** The large ones take the compiler seconds. */
+  @ParameterizedTest
+  @MethodSource("sources")
+  @Tag("sweep")
+  void eachIsTakenByAnOlderCompiler(String source) {
+    assertTaken(source);
+    assertAKernelAloneIsTaken(source);
+  }
+
+  private static void assertTaken(String source) {
     byte[] ptx = KernelImagesTest.load(source, PTX);
     assertEquals("", compile(Arrays.copyOf(ptx, ptx.length + 1), "sm_80"), source);
   }
 
   /** As the driver gets it. */
-  @ParameterizedTest
-  @MethodSource("sources")
-  void soIsAKernelAlone(String source) {
+  private static void assertAKernelAloneIsTaken(String source) {
     byte[] ptx = KernelImagesTest.load(source, PTX);
     List<String> kernels = entries(ptx);
     assertTrue(kernels.getFirst().startsWith(source), kernels.toString());
