@@ -22,9 +22,10 @@ function heading(s) { printf "\n## %s\n\n", s }
   key = text("model") SUBSEP text("dtype") SUBSEP text("maps")
   if (!((by, key) in seen)) { seen[by, key] = 1; rows[++n] = by; keys[n] = key }
   tokens = number("decode_tokens")
+  if (tokens) decode[by, key] = rate(tokens, median("decode_ms"))
+  if (text("maps") ~ / texts$/) next # of shorter prompts
   prefill[by, key, tokens ? "first" : "long"] = rate(number("prefill_tokens"), median("prefill_ms"))
   if (tokens) {
-    decode[by, key] = rate(tokens, median("decode_ms"))
     first = number("prefill_tokens"); written = tokens
   } else {
     long = number("prefill_tokens")
@@ -96,7 +97,7 @@ END {
   }
   if (n) {
     heading("Whole models")
-    printf "Tokens a second, from the median of five runs: a prompt of %d, then %d more; a prompt of %d alone.\n\n", first, written, long
+    printf "Tokens a second, from the median of five runs: a prompt of %d, then %d more; a prompt of %d alone; of several texts, the tokens of all.\n\n", first, written, long
     printf "| model | weights | maps | prompt %d | prompt %d | text |\n|---|---|---|---:|---:|---:|\n", first, long
     models(0)
   }

@@ -15,9 +15,9 @@ import java.util.function.ToDoubleFunction;
 
 /**
  * Speed of whole runs on the GPU: a prompt of 512 random tokens, then 400 more, without maps, with
- * those of one layer, and with all; and a prompt of 1,024 alone. One line of JSON for each, times
- * as median and range of five runs after two to warm up. Each run records its graphs anew, which is
- * inside its time.
+ * those of one layer, and with all; 8 and 64 texts at once; and a prompt of 1,024 alone. One line
+ * of JSON for each, times as median and range of five runs after two to warm up. Tokens that are
+ * written count those of all texts.
  *
  * <p>Arguments: a model's folder, then precisions.
  */
@@ -37,17 +37,22 @@ final class GpuBenchmark {
         int positions = loupe.info().config().nPositions(); // 1,024, but of tiny, a trial
         int prompt = Math.min(PROMPT, positions / 2);
         for (String maps : List.of("off", "one layer", "all")) {
-          measure(loupe, model, name, maps, prompt, Math.min(TOKENS, positions - prompt));
+          measure(loupe, model, name, maps, prompt, Math.min(TOKENS, positions - prompt), 1);
         }
-        measure(loupe, model, name, "off", Math.min(LONG_PROMPT, positions), 0);
+        for (int texts : List.of(8, 64)) {
+          measure(loupe, model, name, "off", prompt / 8, positions / 8, texts);
+        }
+        measure(loupe, model, name, "off", Math.min(LONG_PROMPT, positions), 0, 1);
       }
     }
   }
 
   private static void measure(
-      Loupe loupe, Path model, String precision, String maps, int prompt, int tokens) {
+      Loupe loupe, Path model, String precision, String maps, int prompt, int tokens, int texts) {
     int[] ids = new Random(1).ints(prompt, 0, loupe.info().config().vocabSize()).toArray();
-    GenerateRequest request = GenerateRequest.ids(ids).tokens(tokens).sampling(Sampling.greedy());
+    Sampling sampling = texts == 1 ? Sampling.greedy() : Sampling.seeded(1);
+    GenerateRequest request =
+        GenerateRequest.ids(ids).tokens(tokens).sampling(sampling).samples(texts).ignoreEos(true);
     if (!maps.equals("off")) {
       AttentionSelection all = AttentionSelection.all();
       request.attention(maps.equals("all") ? all : all.layers(0));
@@ -67,10 +72,10 @@ final class GpuBenchmark {
         model.getFileName(),
         loupe.info().device(),
         precision,
-        maps,
+        texts == 1 ? maps : "%s, %d texts".formatted(maps, texts),
         prompt,
         spread(runs, run -> run.timing().prefillMs()),
-        tokens,
+        tokens * texts,
         spread(runs, run -> run.timing().decodeMs()));
   }
 
