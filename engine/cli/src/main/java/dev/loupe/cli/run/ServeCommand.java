@@ -84,7 +84,7 @@ public final class ServeCommand implements Callable<Integer> {
   @Option(
       names = "--slots",
       paramLabel = "N",
-      description = "Texts to write at once (default: 8); fewer where memory is short, 1 on a GPU.")
+      description = "Texts to write at once (default: 8); fewer where memory is short.")
   int slots = 8;
 
   @Option(
