@@ -61,13 +61,18 @@ class CudaSchedulerTest {
     return GenerateRequest.ids(ids).tokens(tokens).sampling(Sampling.seeded(seed));
   }
 
+  /** Likewise, with scores: a wrong key or token changes those of this model, and seldom a draw. */
+  private static GenerateRequest scored(int prompt, int tokens, int seed) {
+    return after(prompt, tokens, seed).logprobs(0);
+  }
+
   /** Of all kinds: lengths, samplings, scores, samples, contexts that slide, kept attention. */
   private static List<GenerateRequest> mixed() {
     List<GenerateRequest> requests = new ArrayList<>();
     for (int i = 0; i < 5; i++) {
       requests.add(after(5, 3 + 4 * i, i));
       requests.add(after(1 + 4 * i, 9, i).logprobs(i));
-      requests.add(after(2, 5, i).samples(1 + i));
+      requests.add(scored(2, 5, i).samples(1 + i));
     }
     requests.add(after(20, 0, 1).logprobs(2));
     Sampling greedy = Sampling.greedy();
@@ -76,7 +81,7 @@ class CudaSchedulerTest {
     AttentionSelection much = AttentionSelection.all().withScores().withStatistics(3);
     requests.add(after(4, 5, 1).samples(3).attention(much.withHeadStatistics()));
     requests.add(after(30, 20, 6).slide(true).samples(2).logprobs(0));
-    requests.add(after(12, 40, 4).slide(true));
+    requests.add(scored(12, 40, 4).slide(true));
     return requests;
   }
 
@@ -137,6 +142,23 @@ class CudaSchedulerTest {
     }
   }
 
+  @Test
+  void whereMemoryIsShortThereAreFewerSlots() throws Exception {
+    EmulatedGpu.require();
+    EmulatedGpu.card(-1, -1, -1, 40 << 20);
+    try (Loupe loupe = open(model, Precision.F16)) {
+      GenerateRequest request = after(3, 9, 1);
+      List<Generation> expected = loupe.run(request);
+      try (Scheduler scheduler = loupe.scheduler(1024)) {
+        int slots = scheduler.slots();
+        assertTrue(slots >= 1 && slots < 1024, slots + " slots");
+        assertSame(expected, scheduler.run(request), "run");
+      }
+    } finally {
+      EmulatedGpu.reset();
+    }
+  }
+
   /** What the steps chose ahead for it is kept until it asks. */
   @Test
   void aListenerThatIsSlowKeepsNobodyWaiting() throws Exception {
@@ -144,15 +166,15 @@ class CudaSchedulerTest {
         Scheduler scheduler = loupe.scheduler(3)) {
       CountDownLatch begun = new CountDownLatch(1);
       CountDownLatch done = new CountDownLatch(1);
-      GenerateRequest slow = after(6, 30, 1).listener(waitsOnce(begun, done));
+      GenerateRequest slow = scored(6, 30, 1).listener(waitsOnce(begun, done));
       Future<List<Generation>> slowly = threads.submit(() -> scheduler.run(slow));
       begun.await();
       for (int seed = 2; seed < 5; seed++) {
-        GenerateRequest fast = after(2, 25, seed);
+        GenerateRequest fast = scored(2, 25, seed);
         assertSame(loupe.run(fast), scheduler.run(fast), "fast");
       }
       done.countDown();
-      assertSame(loupe.run(after(6, 30, 1)), slowly.get(), "slow");
+      assertSame(loupe.run(scored(6, 30, 1)), slowly.get(), "slow");
     }
   }
 
@@ -175,7 +197,7 @@ class CudaSchedulerTest {
   @Test
   void whoLeavesOrFailsHurtsNoOther(@TempDir Path other) throws Exception {
     TinyModel tiny = TinyModel.ofIds(other);
-    GenerateRequest brief = after(1, 12, 1);
+    GenerateRequest brief = scored(1, 12, 1);
     List<Generation> expected;
     int context;
     try (Loupe whole = open(tiny.folder(), Precision.F32)) {

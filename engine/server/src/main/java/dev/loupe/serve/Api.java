@@ -90,6 +90,10 @@ final class Api implements AutoCloseable {
     return routes;
   }
 
+  int slots() {
+    return scheduler.slots();
+  }
+
   Places places() {
     return places;
   }

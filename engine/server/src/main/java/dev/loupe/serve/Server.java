@@ -221,6 +221,11 @@ public final class Server implements AutoCloseable {
     return "http://%s:%d".formatted(host.contains(":") ? "[" + host + "]" : host, port());
   }
 
+  /** Texts that are written at once: as many as were asked for, or fewer where memory is short. */
+  public int slots() {
+    return api.slots();
+  }
+
   /** Whether other machines can reach it. */
   public boolean isOpenToOthers() {
     return !((InetSocketAddress) listening.localAddress()).getAddress().isLoopbackAddress();

@@ -122,6 +122,11 @@ public final class ServeCommand implements Callable<Integer> {
       server.prepare();
       interrupt.onlyAsk();
       terminal.print("%s is served at %s\n".formatted(options.model(), server.address()));
+      if (!quiet.set && server.slots() < slots) {
+        terminal.say(
+            "[%d texts are written at once, not %d: memory is short]"
+                .formatted(server.slots(), slots));
+      }
       if (!quiet.set) {
         terminal.say("[open that in a browser for the workbench; Ctrl-C ends it]");
       }
