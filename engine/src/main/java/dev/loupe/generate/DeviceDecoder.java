@@ -27,9 +27,6 @@ final class DeviceDecoder implements AutoCloseable {
   /** Tokens that are kept for a sequence before the steps leave it out. */
   private static final int MOST_KEPT = 16;
 
-  /** Steps that may be under way. */
-  private static final int AHEAD = 4;
-
   private static final int NONE = -1;
 
   /**
@@ -102,7 +99,7 @@ final class DeviceDecoder implements AutoCloseable {
       set(members(wanted));
     }
     if (!set.isEmpty()) {
-      steps.start(Math.min(AHEAD, set.stream().mapToInt(this::room).min().orElseThrow()));
+      steps.start(set.stream().mapToInt(this::room).min().orElseThrow());
     }
     while (wanted.stream().anyMatch(sequence -> ahead(sequence).isEmpty())) {
       take();

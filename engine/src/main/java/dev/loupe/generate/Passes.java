@@ -73,10 +73,6 @@ final class Passes implements AutoCloseable {
     return workspace.kv();
   }
 
-  Workspace workspace() {
-    return workspace;
-  }
-
   /**
    * Whether a device chooses a run's tokens, after the first. The host does where the choice takes
    * what the device does not bring along: how often a token was written, which may not be chosen

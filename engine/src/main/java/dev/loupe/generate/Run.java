@@ -189,7 +189,7 @@ final class Run implements AttentionRecorder.Sequences {
     return inSlot(slot).recorded;
   }
 
-  /** How many of a piece's rows, of which the first is at a place, score tokens of the prompt. */
+  /** How many rows of a piece give scores of the prompt's tokens; its first row is at place. */
   int rowsToScore(Sequence sequence, int place, int rows) {
     boolean next = request.logprobs >= 0 && !promptRead && place + 1 == noted;
     return next && sequence == sequences.getFirst() ? Math.min(rows, prompt.length - noted) : 0;

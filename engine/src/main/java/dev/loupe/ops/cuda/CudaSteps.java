@@ -31,7 +31,7 @@ import org.jspecify.annotations.Nullable;
  * has taken them.
  *
  * <p>A sequence enters or leaves between steps, by a change of the lists on the device. There is a
- * graph for each number of rows, recorded when it is first needed.
+ * graph for each number of rows, recorded at the second step that has so many.
  */
 final class CudaSteps implements Steps {
   private final StepPlan plan;
