@@ -38,9 +38,12 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * later one: a slow listener costs the others little.
  *
  * <p>On a GPU a row's bits depend on how many rows a pass has. So each prompt is read by a pass of
- * its own, and decoding steps, whose kernels keep each row's bits, are shared by all runs ({@link
- * DeviceDecoder}); runs that keep attention share none there, since each has a step of its own
- * shape. Nor do runs that change heads, anywhere, since their weights differ.
+ * its own. Decoding steps, whose kernels keep each row's bits, are shared by all runs ({@link
+ * DeviceDecoder}). Where the host chooses the tokens of a run of more samples than there are slots,
+ * its passes have fewer rows than alone, and its bits may differ.
+ *
+ * <p>Runs that change heads share no passes, since their weights differ. On a GPU, runs that keep
+ * attention share none either, since each has a step of its own shape.
  *
  * <p>Safe for use by several threads. It does not own the model: close this first.
  */
