@@ -20,7 +20,7 @@
 constexpr int SPLIT = 128, WARPS = SPLIT / 32;
 
 __device__ __forceinline__ bool inside(int sequence, int keys, int sequences, int capacity, int splits) {
-  return sequence >= 0 && sequence < sequences && keys >= 0 && keys <= capacity && (keys + SPLIT - 1) / SPLIT <= splits;
+  return sequence >= 0 && sequence < sequences && keys >= 0 && keys <= capacity && (keys - 1) / SPLIT < splits;
 }
 
 __device__ __forceinline__ float score(
@@ -162,13 +162,14 @@ __device__ __forceinline__ void decode(
     const int* __restrict__ keys, float* partial, float2* ml, unsigned* arrived, void* __restrict__ y, float* __restrict__ lse,
     int element, int D, int sequences, int capacity, float scale) {
   const int splits = gridDim.x, split = blockIdx.x, h = blockIdx.y, H = gridDim.y, r = blockIdx.z, d = threadIdx.x;
-  const int n = keys[r], s = sequence[r], used = (n + SPLIT - 1) / SPLIT;
+  const int n = keys[r], s = sequence[r];
   const size_t row = (size_t)r * H + h;
   Joined all = {0.f, NAN, NAN};
   if (n == 0 || !inside(s, n, sequences, capacity, splits)) {
     if (split > 0) return;
     if (n == 0) all = {-INFINITY, 1.f, 0.f};
   } else {
+    const int used = (n - 1) / SPLIT + 1;  // of a row inside the cache alone: another's keys may be any number
     if (split >= used) return;
     const size_t q_index = (size_t)r * 3 * H * D + h * D, base = ((size_t)s * H + h) * capacity * D;
     const float scale_log2 = scale * LOG2E;
