@@ -33,9 +33,10 @@ __device__ __forceinline__ float score(
 // Grid (H, R), D threads rounded up to whole warps.
 // qkv [R, 3C] and y [R, C] of `element`; K, V [S, H, capacity, D] of `cache_element`; sequence, keys [R]; lse [R, H]
 extern "C" __global__ void __launch_bounds__(128) attention_decode_v0_any(
-    const void* __restrict__ qkv, const void* __restrict__ K, const void* __restrict__ V, const int* __restrict__ sequence,
-    const int* __restrict__ keys, void* __restrict__ y, float* __restrict__ lse, int splits, int element, int cache_element,
+    const void* qkv, const void* K, const void* V, const int* sequence,
+    const int* keys, void* y, float* lse, int splits, int element, int cache_element,
     int D, int sequences, int capacity, float scale) {
+  wait_for_previous();
   const int h = blockIdx.x, H = gridDim.x, r = blockIdx.y, d = threadIdx.x, n = keys[r], s = sequence[r];
   if (d >= D) return;
   const size_t row = (size_t)r * H + h;
@@ -69,9 +70,9 @@ struct Joined {
 // The keys of this block's split; thread d < D has element d of O.
 template <class T, int CH>
 __device__ __forceinline__ Joined decode_split(
-    const void* __restrict__ qkv,       // [R, 3C]
-    const T* __restrict__ K,            // [keys, D] of this sequence and head
-    const T* __restrict__ V,            // [keys, D]
+    const void* qkv,       // [R, 3C]
+    const T* K,            // [keys, D] of this sequence and head
+    const T* V,            // [keys, D]
     size_t q_index, int element, int keys, int D, float scale_log2) {
   constexpr int E = per16<T>, U = 8 / CH;
   DYN_SMEM(smem);
@@ -158,9 +159,10 @@ __device__ __forceinline__ bool last_of(int blocks, unsigned* arrived, int* to_c
 // [R, H, splits, D], ml [R, H, splits], arrived [R, H], which is 0 before and after
 template <class T>
 __device__ __forceinline__ void decode(
-    const void* __restrict__ qkv, const T* __restrict__ K, const T* __restrict__ V, const int* __restrict__ sequence,
-    const int* __restrict__ keys, float* partial, float2* ml, unsigned* arrived, void* __restrict__ y, float* __restrict__ lse,
+    const void* qkv, const T* K, const T* V, const int* sequence,
+    const int* keys, float* partial, float2* ml, unsigned* arrived, void* y, float* lse,
     int element, int D, int sequences, int capacity, float scale) {
+  wait_for_previous();
   const int splits = gridDim.x, split = blockIdx.x, h = blockIdx.y, H = gridDim.y, r = blockIdx.z, d = threadIdx.x;
   const int n = keys[r], s = sequence[r];
   const size_t row = (size_t)r * H + h;
@@ -203,8 +205,8 @@ __device__ __forceinline__ void decode(
 // blocks: how many shall fit a multiprocessor, as many as the registers allow without spilling.
 #define DECODE(name, T, blocks)                                                                                                      \
   extern "C" __global__ void __launch_bounds__(128, blocks) name(                                                                     \
-      const void* __restrict__ qkv, const T* __restrict__ K, const T* __restrict__ V, const int* __restrict__ sequence,              \
-      const int* __restrict__ keys, float* partial, float2* ml, unsigned* arrived, void* __restrict__ y, float* __restrict__ lse,    \
+      const void* qkv, const T* K, const T* V, const int* sequence,              \
+      const int* keys, float* partial, float2* ml, unsigned* arrived, void* y, float* lse,    \
       int element, int D, int sequences, int capacity, float scale) {                                                                \
     decode<T>(qkv, K, V, sequence, keys, partial, ml, arrived, y, lse, element, D, sequences, capacity, scale);                      \
   }                                                                                                                                  \

@@ -10,12 +10,13 @@
 // v0. One thread an element: the definition, written down. Grid (R, ceil(C / threads)).
 // Limits: none. Gain: the yardstick; not yet measured.
 extern "C" __global__ void __launch_bounds__(256)
-    embedding_v0_any(const int* __restrict__ ids,        // [R]
-                     const int* __restrict__ positions,  // [R]
-                     const void* __restrict__ wte,       // [V, C]
-                     const void* __restrict__ wpe,       // [P, C]
-                     void* __restrict__ x,               // [R, C]
+    embedding_v0_any(const int* ids,                // [R]
+                     const int* positions,          // [R]
+                     const void* __restrict__ wte,  // [V, C]
+                     const void* __restrict__ wpe,  // [P, C]
+                     void* x,                       // [R, C]
                      int V, int P, int C, int table, int element) {
+  wait_for_previous();
   const size_t row = blockIdx.x;
   const int c = blockIdx.y * blockDim.x + threadIdx.x, id = ids[row], position = positions[row];
   if (c >= C) return;
@@ -31,12 +32,13 @@ EXPORT_KERNEL(embedding_v0_any)
 // Where C is no multiple of 8, rows don't start at multiples of 16 bytes, and elements go one by one.
 // Limits: none. Gain: not yet measured.
 template <class E, class X>
-__device__ __forceinline__ void embedding_v1(const int* __restrict__ ids,        // [R]
-                                             const int* __restrict__ positions,  // [R]
-                                             const E* __restrict__ wte,          // [V, C]
-                                             const E* __restrict__ wpe,          // [P, C]
-                                             X* __restrict__ x,                  // [R, C]
+__device__ __forceinline__ void embedding_v1(const int* ids,             // [R]
+                                             const int* positions,       // [R]
+                                             const E* __restrict__ wte,  // [V, C]
+                                             const E* __restrict__ wpe,  // [P, C]
+                                             X* x,                       // [R, C]
                                              int V, int P, int C) {
+  wait_for_previous();
   const size_t row = blockIdx.x;
   const int id = ids[row], position = positions[row];
   const bool known = id >= 0 && id < V && position >= 0 && position < P;
@@ -60,8 +62,8 @@ __device__ __forceinline__ void embedding_v1(const int* __restrict__ ids,       
 
 #define EMBEDDING(suffix, E, X)                                                               \
   extern "C" __global__ void __launch_bounds__(256) embedding_v1_##suffix(                    \
-      const int* ids, const int* positions, const E* wte, const E* wpe, X* x, int V, int P,   \
-      int C) {                                                                                \
+      const int* ids, const int* positions, const E* __restrict__ wte,                        \
+      const E* __restrict__ wpe, X* x, int V, int P, int C) {                                 \
     embedding_v1(ids, positions, wte, wpe, x, V, P, C);                                       \
   }                                                                                           \
   EXPORT_KERNEL(embedding_v1_##suffix)

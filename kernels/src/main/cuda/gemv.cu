@@ -10,7 +10,8 @@
 // warps; the chunks' sums meet in shared memory and one thread adds them in ascending order. This is a
 // split of k with an ordered second step, without a second launch. A warp has asked for AHEAD units,
 // 64 bytes a lane or more, while it multiplies one, those of the block's next outputs among them; bias,
-// residual and place in the cache are asked for before the products.
+// residual and place in the cache are asked for before the products. Where a launch may start early, the
+// first weights are on their way before the kernel that writes x has ended.
 //
 // Where the layer norm of x comes before the product, each block makes it for itself while its weights
 // are on their way, to the bit as layernorm_v3 does (norm.cuh): a launch, and x written and read, less.
@@ -40,10 +41,11 @@ constexpr int GEMV_THREADS = 256, WARPS = GEMV_THREADS / 32;
 // Limits: none. Every thread reads a row of W for itself, far from those of its neighbours.
 template <class Epilogue>
 __device__ __forceinline__ void gemv_v0(
-    const float* __restrict__ x,       // [R, in]
+    const float* x,                    // [R, in]
     const void* __restrict__ w,        // [out, in] of `weight`
     const float* __restrict__ scales,  // [out, ceil(in / GROUP)] for int8
     int weight, int in, const Epilogue& epilogue) {
+  wait_for_previous();
   const int col = blockIdx.x * blockDim.x + threadIdx.x, row = blockIdx.y;
   if (col >= epilogue.outputs) return;
   float sum[1] = {0.0f};
@@ -230,7 +232,7 @@ struct Gemv {
   // `shift` bits say which, those above which chunk, so that nothing is divided.
   template <class Epilogue>
   static __device__ __forceinline__ void run(
-      const float* __restrict__ x,       // [R, in]
+      const float* x,                    // [R, in]
       const W* __restrict__ w,           // [out, in]
       const float* __restrict__ scales,  // [out, ceil(in / GROUP)] for int8
       int shift, const InputNorm& norm, int rows, int in, const Epilogue& epilogue) {
@@ -254,6 +256,7 @@ struct Gemv {
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) request(weights[i], warp + i * WARPS, out0, first);
     const Gain ahead = gain(norm, threadIdx.x * 4, in);
+    wait_for_previous();  // weights do not change; all that follows may
     if (norm.gamma != nullptr) {
       if (warp < min(R, rows)) {
         auto read = [&](int k, float(&v)[8]) { load8(x + (size_t)warp * in + k, v); };
@@ -309,9 +312,9 @@ struct Gemv {
 #define GEMV_KERNELS(name, R, W)                                                                  \
   extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R, sizeof(W)))           \
       gemv_v1_##name(                                                                             \
-      const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
+      const float* x, const W* __restrict__ w, const float* __restrict__ scales,                  \
       int shift, const float* __restrict__ gamma, const float* __restrict__ beta, float eps,      \
-      const float* __restrict__ bias, void* __restrict__ out, int rows, int in, int outputs,      \
+      const float* __restrict__ bias, void* out, int rows, int in, int outputs,                   \
       int element, int activation) {                                                              \
     Gemv<R, W>::run(x, w, scales, shift, InputNorm{gamma, beta, eps}, rows, in,                   \
                     Output{bias, out, outputs, element, activation});                             \
@@ -319,19 +322,19 @@ struct Gemv {
   EXPORT_KERNEL(gemv_v1_##name)                                                                   \
   extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R, sizeof(W)))           \
       gemv_v1_##name##_residual(                                                                  \
-      const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
-      int shift, const float* __restrict__ bias, float* __restrict__ acc, int rows, int in,       \
+      const float* x, const W* __restrict__ w, const float* __restrict__ scales,                  \
+      int shift, const float* __restrict__ bias, float* acc, int rows, int in,                    \
       int outputs) {                                                                              \
     Gemv<R, W>::run(x, w, scales, shift, InputNorm{}, rows, in, Residual{bias, acc, outputs});    \
   }                                                                                               \
   EXPORT_KERNEL(gemv_v1_##name##_residual)                                                        \
   extern "C" __global__ void __launch_bounds__(GEMV_THREADS, gemv_blocks(R, sizeof(W)))           \
       gemv_v1_##name##_qkv(                                                                       \
-      const float* __restrict__ x, const W* __restrict__ w, const float* __restrict__ scales,     \
+      const float* x, const W* __restrict__ w, const float* __restrict__ scales,                  \
       int shift, const float* __restrict__ gamma, const float* __restrict__ beta, float eps,      \
-      const float* __restrict__ bias, void* __restrict__ qkv, int rows, int in, int outputs,      \
-      int element, void* __restrict__ keys, void* __restrict__ values,                            \
-      const int* __restrict__ sequence, const int* __restrict__ position, int sequences,          \
+      const float* __restrict__ bias, void* qkv, int rows, int in, int outputs,                   \
+      int element, void* keys, void* values,                                                      \
+      const int* sequence, const int* position, int sequences,                                    \
       int heads, int headDim, int capacity, int cacheElement) {                                   \
     Gemv<R, W>::run(x, w, scales, shift, InputNorm{gamma, beta, eps}, rows, in,                   \
                     Qkv{bias, qkv, keys, values, sequence, position, outputs, element,            \
@@ -351,29 +354,29 @@ GEMV_ROWS(bf16, __nv_bfloat16)
 GEMV_ROWS(i8, signed char)
 
 extern "C" __global__ void __launch_bounds__(GEMV_THREADS)
-    gemv_v0_any(const float* __restrict__ x, const void* __restrict__ w,
+    gemv_v0_any(const float* x, const void* __restrict__ w,
                 const float* __restrict__ scales, int weight, const float* __restrict__ bias,
-                void* __restrict__ out, int /* rows: the grid */, int in, int outputs, int element,
+                void* out, int /* rows: the grid */, int in, int outputs, int element,
                 int activation) {
   gemv_v0(x, w, scales, weight, in, Output{bias, out, outputs, element, activation});
 }
 EXPORT_KERNEL(gemv_v0_any)
 
 extern "C" __global__ void __launch_bounds__(GEMV_THREADS)
-    gemv_v0_any_residual(const float* __restrict__ x, const void* __restrict__ w,
+    gemv_v0_any_residual(const float* x, const void* __restrict__ w,
                          const float* __restrict__ scales, int weight,
-                         const float* __restrict__ bias, float* __restrict__ acc,
+                         const float* __restrict__ bias, float* acc,
                          int /* rows: the grid */, int in, int outputs) {
   gemv_v0(x, w, scales, weight, in, Residual{bias, acc, outputs});
 }
 EXPORT_KERNEL(gemv_v0_any_residual)
 
 extern "C" __global__ void __launch_bounds__(GEMV_THREADS)
-    gemv_v0_any_qkv(const float* __restrict__ x, const void* __restrict__ w,
+    gemv_v0_any_qkv(const float* x, const void* __restrict__ w,
                     const float* __restrict__ scales, int weight, const float* __restrict__ bias,
-                    void* __restrict__ qkv, int /* rows: the grid */, int in, int outputs,
-                    int element, void* __restrict__ keys, void* __restrict__ values,
-                    const int* __restrict__ sequence, const int* __restrict__ position,
+                    void* qkv, int /* rows: the grid */, int in, int outputs,
+                    int element, void* keys, void* values,
+                    const int* sequence, const int* position,
                     int sequences, int heads, int headDim, int capacity, int cacheElement) {
   gemv_v0(x, w, scales, weight, in,
           Qkv{bias, qkv, keys, values, sequence, position, outputs, element, sequences, heads,

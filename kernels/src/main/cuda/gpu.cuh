@@ -38,6 +38,19 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
 /** A barrier over all blocks of a cooperative launch. */
 __device__ __forceinline__ void grid_sync() { cooperative_groups::this_grid().sync(); }
 
+/**
+ * Waits for the kernel before, where this one was launched to start while that one runs (programmatic dependent launch,
+ * sm_90 and later; elsewhere nothing is to wait for), and lets the next one start. What comes before the wait may read
+ * what no kernel writes, weights, and writes nothing. What it reads later must not be `const __restrict__`: such loads
+ * may be moved before the wait.
+ */
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // ---- tensor cores ----------------------------------------------------------------------------------------------
 // Fragments of a warp, lane = 4 g + t (g = lane / 4, t = lane % 4). 16-bit types, two values per register:
 //   A 16x16, row:  a[0] = (g, 2t..2t+1)  a[1] = (g+8, 2t..)  a[2] = (g, 2t+8..)  a[3] = (g+8, 2t+8..)

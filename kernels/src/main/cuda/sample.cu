@@ -493,17 +493,18 @@ __device__ void describe(const Row& row, int id, float largest, float* logprob, 
 // shared memory, as many as it has room for; those of the other ids are made anew in each pass.
 // Shared memory: sizeof(Shared) and `keeps` floats, see SampleKernels.java. Limits: V up to 2^22. Gain: not yet measured.
 extern "C" __global__ void __launch_bounds__(1024)
-    sample_v1_f32(const float* __restrict__ logits,      // [R, stride]
-                  const unsigned* __restrict__ allowed,  // [ceil(V / 32)], or null
-                  unsigned* seen,                        // [R, ceil(V / 32)], or null; gets the chosen id
-                  const int* __restrict__ samples,       // [R] number of the row's sample
-                  const int* __restrict__ positions,     // [R] place of the chosen token
-                  int* ids,                              // [R] the token; -1 after an error
-                  float* logprobs,                       // [R] its log probability; NaN after an error
-                  int* ranks,                            // [R] tokens more likely; -1 after an error
-                  int* errors,                           // [R] 1: NaN or infinity, 2: no id to choose, 0: none
-                  const Options* __restrict__ options,   // [R] in memory, so that a recorded launch takes new ones
+    sample_v1_f32(const float* logits,      // [R, stride]
+                  const unsigned* allowed,  // [ceil(V / 32)], or null
+                  unsigned* seen,           // [R, ceil(V / 32)], or null; gets the chosen id
+                  const int* samples,       // [R] number of the row's sample
+                  const int* positions,     // [R] place of the chosen token
+                  int* ids,                 // [R] the token; -1 after an error
+                  float* logprobs,          // [R] its log probability; NaN after an error
+                  int* ranks,               // [R] tokens more likely; -1 after an error
+                  int* errors,              // [R] 1: NaN or infinity, 2: no id to choose, 0: none
+                  const Options* options,   // [R] in memory, so that a recorded launch takes new ones
                   int V, int stride, int keeps) {
+  wait_for_previous();
   DYN_SMEM(smem);
   Shared& s = *reinterpret_cast<Shared*>(smem);
   const size_t r = blockIdx.x;

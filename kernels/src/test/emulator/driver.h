@@ -72,7 +72,7 @@ struct Result {
 
 /** The card that the emulator pretends to be; from the environment, or emu_card. */
 struct Card {
-  int compute_capability = 80;  // EMU_COMPUTE_CAPABILITY, 75 to 120
+  int compute_capability = 90;  // EMU_COMPUTE_CAPABILITY, 75 to 120
   int driver_version = 13000;   // EMU_DRIVER_VERSION, as cuDriverGetVersion gives it
   int devices = 1;              // EMU_DEVICES, 0 or 1
   int multiprocessors = 4;
@@ -101,7 +101,7 @@ void fail_context(CUresult error);
 
 /** Calls since the library was loaded, or their counts reset. */
 struct Calls {
-  uint64_t all, allocations, frees, pinned, unpinned, captures, objects, waits;
+  uint64_t all, allocations, frees, pinned, unpinned, captures, objects, waits, early;
 };
 extern Calls calls;
 
@@ -120,6 +120,7 @@ const void* current_context();
 
 /** What the compiler made of a kernel. */
 struct Compiled {
+  int architecture = 75;  // the PTX's or the cubin's
   int registers = 0;  // of a thread; 0: not known, as in PTX and images of the tests
   int max_threads = 1024;
   int shared_bytes = 0;  // static
@@ -138,8 +139,15 @@ CUresult stream_finish(void* stream);
 bool stream_is_capturing(void* stream);
 /** The error of a call that a capture on this stream has no place for; the capture is then invalid. */
 CUresult stream_capture_refuses(void* stream);
+/** What is put on a stream. */
+struct Work {
+  std::function<CUresult()> run;
+  bool kernel = false;
+  std::function<void()> start = nullptr;  // of a kernel that may start while the one before it runs
+};
 /** Work on a stream: done at once, or when it is waited for, or recorded where the stream is being captured. */
-CUresult stream_submit(void* stream, std::function<CUresult()> work);
+CUresult stream_submit(void* stream, Work work);
+inline CUresult stream_submit(void* stream, std::function<CUresult()> run) { return stream_submit(stream, Work{run}); }
 /** Runs what late streams have left; returns the sticky error. */
 CUresult streams_finish();
 /** The error, while a capture forbids calls that wait for the device or allocate; the capture is then invalid. */

@@ -339,8 +339,8 @@ DRIVER_API emu_reset_stats() {
   calls = {};
   return CUDA_SUCCESS;
 }
-/** Eight counts likewise: all calls that need a context, allocations of device memory, its frees, pinned allocations,
-    their frees, captures, streams, events and executable graphs made, and waits for the whole context. */
+/** Nine counts likewise: all calls that need a context, allocations of device memory, its frees, pinned allocations,
+    their frees, captures, streams, events and executable graphs made, waits for the whole context, and kernels that started early. */
 DRIVER_API emu_calls(unsigned long long* counts) {
   std::lock_guard<std::recursive_mutex> lock(driver_lock);
   memcpy(counts, &calls, sizeof calls);

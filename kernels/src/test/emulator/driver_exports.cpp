@@ -41,7 +41,7 @@ REFUSED(cuLinkAddFile_v2) REFUSED(cuLinkComplete) REFUSED(cuLinkCreate_v2) REFUS
 REFUSED(cuMemAddressFree) REFUSED(cuMemAddressReserve) REFUSED(cuMemAdvise) REFUSED(cuMemAllocFromPoolAsync)
 REFUSED(cuMemAllocManaged) REFUSED(cuMemAllocPitch_v2) REFUSED(cuMemCreate) REFUSED(cuMemExportToShareableHandle)
 REFUSED(cuMemGetAccess) REFUSED(cuMemGetAllocationGranularity) REFUSED(cuMemGetAllocationPropertiesFromHandle)
-REFUSED(cuMemHostGetDevicePointer_v2) REFUSED(cuMemHostGetFlags) REFUSED(cuMemImportFromShareableHandle)
+REFUSED(cuMemHostGetFlags) REFUSED(cuMemImportFromShareableHandle)
 REFUSED(cuMemMap) REFUSED(cuMemPoolCreate) REFUSED(cuMemPoolDestroy) REFUSED(cuMemPoolTrimTo)
 REFUSED(cuMemPrefetchAsync) REFUSED(cuMemRangeGetAttribute) REFUSED(cuMemRangeGetAttributes) REFUSED(cuMemRelease)
 REFUSED(cuMemRetainAllocationHandle) REFUSED(cuMemSetAccess) REFUSED(cuMemUnmap) REFUSED(cuMemcpy)

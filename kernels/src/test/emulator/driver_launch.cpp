@@ -66,6 +66,7 @@ static CUresult load(Function* f) {
 struct Parameters {
   std::vector<unsigned char> bytes;
   std::vector<void*> addresses;
+  std::vector<int> sizes;
 
   /** Lays the parameters out as the driver does: each at a multiple of its size. Returns the offsets and, last, the end. */
   static std::vector<size_t> offsets(const KernelInfo& kernel) {
@@ -104,6 +105,7 @@ static CUresult take_parameters(const KernelInfo& kernel, void** pointers, void*
     // a real driver does not look further; here, a list that ends with null is as long as the kernel's
     if (pointers[kernel.sizes.size()]) return CUDA_ERROR_INVALID_VALUE;
   }
+  result->sizes = kernel.sizes;
   for (size_t i = 0; i < kernel.sizes.size(); i++) result->addresses.push_back(result->bytes.data() + at[i]);
   return CUDA_SUCCESS;
 }
@@ -123,13 +125,18 @@ static std::unique_ptr<std::string> kernels_off = getenv("EMU_KERNELS_OFF")
                                                       ? std::make_unique<std::string>(getenv("EMU_KERNELS_OFF"))
                                                       : nullptr;
 
-static CUresult run_kernel(const Launch& launch, const std::vector<int>& parameter_sizes) {
+/** Whether the emulator does not run this kernel, but leaves its work undone. */
+static bool is_off(const Launch& launch) {
+  return kernels_off && strstr(launch.kernel.c_str(), kernels_off->c_str());
+}
+
+static CUresult run_kernel(const Launch& launch, const std::shared_ptr<Parameters>& parameters) {
   if (sticky_error) return sticky_error;
   if (CUresult rc = injected_at_kernel(launch.kernel.c_str())) {
     fail_context(rc);
     return CUDA_SUCCESS;
   }
-  if (kernels_off && strstr(launch.kernel.c_str(), kernels_off->c_str())) return CUDA_SUCCESS;
+  if (is_off(launch)) return CUDA_SUCCESS;
   if (injected_skip(launch.kernel.c_str())) return CUDA_SUCCESS;
   if (other_machine) {
     const unsigned shape[] = {launch.grid.x,  launch.grid.y,  launch.grid.z,       launch.block.x,
@@ -139,7 +146,7 @@ static CUresult run_kernel(const Launch& launch, const std::vector<int>& paramet
     }
     return CUDA_SUCCESS;
   }
-  Recorder recorder(launch, parameter_sizes);
+  Recorder recorder(launch, parameters->sizes);
   std::string problem = run(launch);
   if (problem.empty()) problem = device_memory_check();
   if (problem.empty()) {
@@ -148,13 +155,16 @@ static CUresult run_kernel(const Launch& launch, const std::vector<int>& paramet
     fail_context(problem.find("illegal access") != std::string::npos ? CUDA_ERROR_ILLEGAL_ADDRESS
                                                                      : CUDA_ERROR_LAUNCH_FAILED);
     sticky_message = problem;
+    forget_early();
     if (getenv("EMU_VERBOSE")) fprintf(stderr, "emulator: %s\n", problem.c_str());
   }
   return CUDA_SUCCESS;  // as on a GPU, the launch is fine and the next call learns of the error
 }
 
+enum class How { plain, cooperative, early };
+
 static CUresult submit(Function* f, dim3 grid, dim3 block, unsigned shared, void* stream, void** pointers, void** extra,
-                       bool cooperative) {
+                       How how) {
   if (!known(f)) return CUDA_ERROR_INVALID_HANDLE;
   size_t threads = static_cast<size_t>(block.x) * block.y * block.z;
   if (threads == 0 || threads > 1024 || block.x > 1024 || block.y > 1024 || block.z > 64) return CUDA_ERROR_INVALID_VALUE;
@@ -163,6 +173,7 @@ static CUresult submit(Function* f, dim3 grid, dim3 block, unsigned shared, void
   }
   if (threads > static_cast<size_t>(f->compiled.max_threads)) return CUDA_ERROR_INVALID_VALUE;
   if (shared > static_cast<unsigned>(f->max_dynamic_shared)) return CUDA_ERROR_INVALID_VALUE;
+  bool cooperative = how == How::cooperative;
   if (cooperative && static_cast<size_t>(grid.x) * grid.y * grid.z >
                          static_cast<size_t>(blocks_per_multiprocessor(*f, threads, shared)) * card.multiprocessors) {
     return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -171,10 +182,19 @@ static CUresult submit(Function* f, dim3 grid, dim3 block, unsigned shared, void
   auto parameters = std::make_shared<Parameters>();
   if (CUresult rc = take_parameters(*f->kernel, pointers, extra, parameters.get())) return rc;
   const KernelInfo* kernel = f->kernel;
-  return stream_submit(stream, [=] {
-    return run_kernel({kernel->name, kernel->call, grid, block, shared, parameters->addresses.data(), cooperative},
-                      kernel->sizes);
-  });
+  bool early = how == How::early, waits = f->compiled.architecture >= 90;
+  auto launch = std::make_shared<Launch>(Launch{kernel->name, kernel->call, grid, block, shared,
+                                                parameters->addresses.data(), cooperative, early, waits});
+  Work work{[=] { return run_kernel(*launch, parameters); }, true};
+  if (early) {
+    work.start = [=] {
+      bool runs = !sticky_error && !is_off(*launch) && !injected_may_be(launch->kernel.c_str()) && !other_machine;
+      if (!runs) return;
+      calls.early++;
+      start_early(*launch);
+    };
+  }
+  return stream_submit(stream, work);
 }
 
 }  // namespace emu
@@ -235,7 +255,7 @@ DRIVER_API cuModuleGetFunction(Function** function, Module* module, const char* 
       return CUDA_SUCCESS;
     }
   }
-  module->functions.push_back(std::make_unique<Function>(Function{kernel, module, there ? found->second : Compiled{}}));
+  module->functions.push_back(std::make_unique<Function>(Function{kernel, module, there ? found->second : Compiled{card.compute_capability}}));
   *function = module->functions.back().get();
   return CUDA_SUCCESS;
 }
@@ -258,7 +278,8 @@ DRIVER_API cuFuncGetAttribute(int* value, int attribute, Function* f) {
     case 0: *value = f->compiled.max_threads; break;
     case 1: *value = f->compiled.shared_bytes; break;            // static
     case 4: *value = f->compiled.registers; break;               // 0: not known
-    case 5: case 6: *value = card.compute_capability; break;     // PTX and binary version
+    case 5: *value = f->compiled.architecture; break;            // what it was compiled for
+    case 6: *value = card.compute_capability; break;             // what it runs as
     case 8: *value = f->max_dynamic_shared; break;
     default: *value = 0;                                         // constant, local memory
   }
@@ -314,10 +335,34 @@ DRIVER_API emu_kernels_off(const char* part) {
 DRIVER_API cuLaunchKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared, void* stream, void** parameters, void** extra) {
   DRIVER_ENTER;
-  return submit(f, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra, false);
+  return submit(f, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, extra, How::plain);
 }
 DRIVER_API cuLaunchCooperativeKernel(Function* f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                      unsigned bz, unsigned shared, void* stream, void** parameters) {
   DRIVER_ENTER;
-  return submit(f, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, nullptr, true);
+  return submit(f, {gx, gy, gz}, {bx, by, bz}, shared, stream, parameters, nullptr, How::cooperative);
+}
+/** cuda.h's CUlaunchAttribute and CUlaunchConfig. */
+struct LaunchAttribute {
+  int id, unused;
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  const LaunchAttribute* attributes;
+  unsigned count;
+};
+/** Knows one attribute, programmatic stream serialisation, which cards have from compute capability 9.0 on. */
+DRIVER_API cuLaunchKernelEx(const LaunchConfig* config, Function* f, void** parameters, void** extra) {
+  DRIVER_ENTER;
+  if (!config || (config->count && !config->attributes)) return CUDA_ERROR_INVALID_VALUE;
+  How how = How::plain;
+  for (unsigned i = 0; i < config->count; i++) {
+    const LaunchAttribute& attribute = config->attributes[i];
+    if (attribute.id != 6 || card.compute_capability < 90) return CUDA_ERROR_NOT_SUPPORTED;
+    if (attribute.value[0]) how = How::early;
+  }
+  const unsigned *g = config->grid, *b = config->block;
+  return submit(f, {g[0], g[1], g[2]}, {b[0], b[1], b[2]}, config->shared, config->stream, parameters, extra, how);
 }

@@ -165,6 +165,13 @@ DRIVER_API cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   return CUDA_SUCCESS;
 }
 DRIVER_API cuMemAllocHost_v2(void** memory, size_t bytes) { return cuMemHostAlloc(memory, bytes, 0); }
+/** Kernels reach it where the host does. */
+DRIVER_API cuMemHostGetDevicePointer_v2(CUdeviceptr* address, void* memory, unsigned flags) {
+  DRIVER_ENTER;
+  if (!address || flags || !is_pinned(memory, 1)) return CUDA_ERROR_INVALID_VALUE;
+  *address = reinterpret_cast<CUdeviceptr>(memory);
+  return CUDA_SUCCESS;
+}
 DRIVER_API cuMemFreeHost(void* memory) {
   DRIVER_ENTER;
   calls.unpinned++;

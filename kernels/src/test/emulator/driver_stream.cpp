@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "driver.h"
+#include "scheduler.h"
 
 namespace emu {
 
@@ -17,7 +18,7 @@ struct Stream;
     copy. An address would not do: it may be that of a later stream. */
 typedef std::map<size_t, size_t> Clock;
 struct Step {
-  std::function<CUresult()> work;
+  Work work;
   Clock after;
 };
 struct Graph {
@@ -85,7 +86,7 @@ static void run_until(Stream* s, size_t count) {
     for (auto& [other, n] : step.after) {
       if (other != s->number) run_until(numbered(other), n);
     }
-    CUresult rc = sticky_error ? CUDA_SUCCESS : step.work();
+    CUresult rc = sticky_error ? CUDA_SUCCESS : step.work.run();
     s->done++;
     if (rc) fail_context(rc);
   }
@@ -117,7 +118,8 @@ void streams_free_all(const void* context) {
   }
 }
 
-/** The stream that was captured goes first, the others where it waits for them; so late streams meet in a graph too. */
+/** The stream that was captured goes first, the others where it waits for them; so late streams meet in a graph too. A
+    kernel that may start before the one before it ends does so before that one begins. */
 static CUresult replay(const Graph& graph) {
   std::map<size_t, std::vector<const Step*>> lists;
   std::map<size_t, size_t> done;
@@ -129,7 +131,13 @@ static CUresult replay(const Graph& graph) {
         if (other == s) continue;
         if (CUresult rc = run(other, n)) return rc;
       }
-      if (CUresult rc = step.work()) return rc;
+      if (step.work.kernel && done[s] + 1 < std::min(count, lists[s].size())) {
+        const Step& next = *lists[s][done[s] + 1];
+        bool alone = true;  // it waits for no other stream
+        for (auto& [other, n] : next.after) alone = alone && (other == s || done[other] >= n);
+        if (next.work.start && alone) next.work.start();
+      }
+      if (CUresult rc = step.work.run()) return rc;
       done[s]++;
     }
     return CUDA_SUCCESS;
@@ -194,16 +202,16 @@ static void run_one(const Clock& clock) {
   }
 }
 
-CUresult stream_submit(void* stream, std::function<CUresult()> work) {
+CUresult stream_submit(void* stream, Work work) {
   if (!valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
   Stream* s = own(stream);
   if (!s) {
     if (CUresult rc = default_stream_forbidden()) return rc;
     run_all(true);
-    return sticky_error ? sticky_error : work();
+    return sticky_error ? sticky_error : work.run();
   }
   if (!s->capture) {
-    if (!late) return work();
+    if (!late) return work.run();
     s->queue.push_back({std::move(work), s->next});
     s->next[s->number]++;
     return CUDA_SUCCESS;
@@ -419,7 +427,11 @@ DRIVER_API cuGraphUpload(Graph* executable, void*) {
 DRIVER_API cuGraphLaunch(Graph* executable, void* stream) {
   DRIVER_ENTER;
   if (!executables.count(executable) || !valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  return stream_submit(stream, [graph = *executable] { return replay(graph); });
+  return stream_submit(stream, [graph = *executable] {
+    CUresult rc = replay(graph);
+    forget_early();  // what an error has kept from running
+    return rc;
+  });
 }
 DRIVER_API cuGraphGetNodes(Graph* graph, void**, size_t* count) {
   DRIVER_ENTER;

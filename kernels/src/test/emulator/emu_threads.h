@@ -42,6 +42,7 @@ enum class Reduce { none, count, any, all };
 int block_barrier(int id, int threads, Reduce reduce, int value, const char* name, Site site);
 /** Barrier over all blocks of a cooperative launch. */
 void grid_barrier(Site site);
+void previous_wait(Site site);
 /** Orders memory for TSan: what any thread did before its fence is seen by who fences later. */
 void fence();
 /** Lets other threads run; for loops that wait for memory to change. */
@@ -101,6 +102,7 @@ inline void named_barrier(int id, int threads, EMU_SITE) {
   emu::block_barrier(id, threads, emu::Reduce::none, 0, "named_barrier", site);
 }
 inline void grid_sync(EMU_SITE) { emu::grid_barrier(site); }
+inline void wait_for_previous(EMU_SITE) { emu::previous_wait(site); }
 inline void __syncwarp(unsigned mask = 0xffffffffu, EMU_SITE) {
   emu::warp_collective(emu::operation_none, "__syncwarp", mask, nullptr, true, site);
 }

@@ -4,6 +4,7 @@
 // A text that starts with "// emulated" stands for an image with every kernel, for tests without nvcc.
 #include <elf.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -38,30 +39,32 @@ static CUresult read_ptx(const char* text, Image* result) {
   if (at == std::string::npos || ptx.find(".target ") == std::string::npos) return CUDA_ERROR_INVALID_PTX;
   double version = atof(ptx.c_str() + at + strlen(".version "));
   if (static_cast<int>(version * 10 + 0.5) > newest_ptx(card.driver_version)) return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-  if (number_after(ptx, ".target sm_") > card.compute_capability) return CUDA_ERROR_INVALID_PTX;
+  int target = number_after(ptx, ".target sm_");
+  if (target > card.compute_capability) return CUDA_ERROR_INVALID_PTX;
   for (size_t entry = ptx.find(".entry "); entry != std::string::npos; entry = ptx.find(".entry ", entry + 1)) {
     size_t start = entry + strlen(".entry "), end = start;
     while (isalnum(static_cast<unsigned char>(ptx[end])) || ptx[end] == '_') end++;
-    result->kernels[ptx.substr(start, end - start)];
+    result->kernels[ptx.substr(start, end - start)].architecture = target;
   }
   return CUDA_SUCCESS;
 }
 
-/** The product of {x, y, z} in attribute 5 (EIATTR_MAX_THREADS) of a section .nv.info.KERNEL: its launch bounds. */
-static int max_threads(const char* info, size_t bytes) {
+/** Calls f with the first three words, as many as there are, of each of an attribute's values in a section .nv.info. */
+static void each_attribute(const char* info, size_t bytes, int attribute, const std::function<void(const uint32_t*)>& f) {
   for (size_t at = 0; at + 4 <= bytes;) {
     uint16_t size;
     memcpy(&size, info + at + 2, sizeof size);
     bool has_values = info[at] == 4;  // EIFMT_SVAL; other formats have their value in place of a size
-    if (has_values && info[at + 1] == 5 && size >= 12) {
-      uint32_t block[3];
-      memcpy(block, info + at + 4, sizeof block);
-      return static_cast<int>(block[0] * block[1] * block[2]);
+    if (has_values && info[at + 1] == attribute) {
+      uint32_t words[3] = {};
+      memcpy(words, info + at + 4, std::min<size_t>(size, sizeof words));
+      f(words);
     }
     at += has_values ? 4 + size : 4;
   }
-  return 1024;
 }
+const int MAX_THREADS = 0x05, REGISTERS = 0x2f;  // EIATTR_MAX_THREADS: x, y, z; EIATTR_REGCOUNT: symbol, number
+const int RESERVED_SHARED = 1024;                // of each block, from sm_90 on, beside what the kernel asks for
 
 static CUresult read_cubin(const char* bytes, Image* result) {
   Elf64_Ehdr header;
@@ -82,12 +85,35 @@ static CUresult read_cubin(const char* bytes, Image* result) {
     return s;
   };
   const char* names = bytes + section(header.e_shstrndx).sh_offset;
+  std::function<std::string(uint32_t)> symbol;
+  for (int i = 0; i < header.e_shnum; i++) {
+    const Elf64_Shdr s = section(i);
+    if (s.sh_type != SHT_SYMTAB) continue;
+    const char* texts = bytes + section(s.sh_link).sh_offset;
+    symbol = [=](uint32_t n) {
+      Elf64_Sym it;
+      memcpy(&it, bytes + s.sh_offset + n * sizeof it, sizeof it);
+      return std::string(texts + it.st_name);
+    };
+  }
   for (int i = 0; i < header.e_shnum; i++) {
     const Elf64_Shdr s = section(i);
     const char* name = names + s.sh_name;
-    if (!strncmp(name, ".text.", 6)) result->kernels[name + 6].registers = static_cast<int>(s.sh_info >> 24);
-    if (!strncmp(name, ".nv.info.", 9)) result->kernels[name + 9].max_threads = max_threads(bytes + s.sh_offset, s.sh_size);
-    if (!strncmp(name, ".nv.shared.", 11)) result->kernels[name + 11].shared_bytes = static_cast<int>(s.sh_size);
+    const char* content = bytes + s.sh_offset;
+    if (!strncmp(name, ".text.", 6)) result->kernels[name + 6].architecture = target;
+    if (!strcmp(name, ".nv.info")) {
+      each_attribute(content, s.sh_size, REGISTERS, [&](const uint32_t* words) {
+        result->kernels[symbol(words[0])].registers = static_cast<int>(words[1]);
+      });
+    }
+    if (!strncmp(name, ".nv.info.", 9)) {
+      each_attribute(content, s.sh_size, MAX_THREADS, [&](const uint32_t* words) {
+        result->kernels[name + 9].max_threads = static_cast<int>(words[0] * words[1] * words[2]);
+      });
+    }
+    if (!strncmp(name, ".nv.shared.", 11)) {
+      result->kernels[name + 11].shared_bytes = static_cast<int>(s.sh_size) - (target >= 90 ? RESERVED_SHARED : 0);
+    }
   }
   return CUDA_SUCCESS;
 }

@@ -43,6 +43,7 @@ CUresult injected_at_kernel(const char* name) {
   if (int error = atoi(broken(name).c_str())) return static_cast<CUresult>(error);
   return due(&kernels_before) ? kernel_error : CUDA_SUCCESS;
 }
+bool injected_may_be(const char* name) { return kernels_before >= 0 || !broken(name).empty(); }
 CUresult injected_at_pinned() { return no_pinned ? CUDA_ERROR_OUT_OF_MEMORY : injected_at_allocation(); }
 CUresult injected_at_call() {
   if (!due(&calls_before)) return CUDA_SUCCESS;

@@ -11,6 +11,8 @@ CUresult injected_at_pinned();
 CUresult injected_at_kernel(const char* name);
 /** True if a kernel is to do nothing; does not return if it is to hang or to end the process. */
 bool injected_skip(const char* name);
+/** True if one of these may happen to a kernel. */
+bool injected_may_be(const char* name);
 
 /**
  * Runs a kernel: shape is grid x, y, z, block x, y, z, bytes of dynamic shared memory, and whether the launch is

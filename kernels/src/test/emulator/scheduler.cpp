@@ -32,48 +32,56 @@ struct Scheduler {
   std::string error;
   char launch_tag, end_tag, fence_tag;  // TSan's
   Tags grid_tags;
+  SharedMemory shared;
+  std::vector<size_t> order;  // of the grid's blocks
+  size_t started = 0;         // of them
+  bool ahead = false;         // threads stop where they wait for the launch before
+  bool has_waited = false;    // a thread has waited for it
 };
-Scheduler s;
+/** A launch that started early, and the one before it. */
+Scheduler schedulers[2];
+Scheduler* s = &schedulers[0];
+const size_t EARLY_BLOCKS = 4;
 
 uint64_t next_random() {
-  s.random ^= s.random << 13;
-  s.random ^= s.random >> 7;
-  s.random ^= s.random << 17;
-  return s.random >> 11;
+  s->random ^= s->random << 13;
+  s->random ^= s->random >> 7;
+  s->random ^= s->random << 17;
+  return s->random >> 11;
 }
 
 void make_ready(CudaThread* t) {
   t->state = State::ready;
-  s.ready.push_back(t);
+  s->ready.push_back(t);
 }
 
-bool nothing_ready() { return s.first == s.ready.size(); }
+bool nothing_ready() { return s->first == s->ready.size(); }
 
 /** Forward: who waits longest. Reverse: who came last, so one thread runs as far ahead as it can. */
 CudaThread* take_ready() {
-  size_t i = s.first;
+  size_t i = s->first;
   if (options.schedule == Schedule::forward) {
-    CudaThread* t = s.ready[s.first++];
-    if (s.first > 4096 && s.first * 2 > s.ready.size()) {
-      s.ready.erase(s.ready.begin(), s.ready.begin() + s.first);
-      s.first = 0;
+    CudaThread* t = s->ready[s->first++];
+    if (s->first > 4096 && s->first * 2 > s->ready.size()) {
+      s->ready.erase(s->ready.begin(), s->ready.begin() + s->first);
+      s->first = 0;
     }
     return t;
   }
-  i = options.schedule == Schedule::reverse ? s.ready.size() - 1 : s.first + next_random() % (s.ready.size() - s.first);
-  std::swap(s.ready[i], s.ready.back());
-  CudaThread* t = s.ready.back();
-  s.ready.pop_back();
+  i = options.schedule == Schedule::reverse ? s->ready.size() - 1 : s->first + next_random() % (s->ready.size() - s->first);
+  std::swap(s->ready[i], s->ready.back());
+  CudaThread* t = s->ready.back();
+  s->ready.pop_back();
   return t;
 }
 
 void switch_to(CudaThread* to, bool ends) {
-  CudaThread* from = s.running;
+  CudaThread* from = s->running;
   if (from == to) return;
-  s.running = to;
+  s->running = to;
   current = to ? &to->view : nullptr;
   statistics.switches++;
-  fiber_switch(from ? from->fiber : s.host, to ? to->fiber : s.host, ends);
+  fiber_switch(from ? from->fiber : s->host, to ? to->fiber : s->host, ends);
 }
 
 /** Lets another thread run; the caller has noted what it waits for. */
@@ -82,7 +90,8 @@ void leave(bool ends = false) {
     switch_to(take_ready(), ends);
     return;
   }
-  for (auto& block : s.blocks) {
+  if (s->ahead) return switch_to(nullptr, ends);  // those who wait for others go on with these
+  for (auto& block : s->blocks) {
     if (block->live > 0) fail("deadlock: no thread can continue");
   }
   switch_to(nullptr, ends);
@@ -92,7 +101,7 @@ void wait_at(CudaThread& t, State state, const char* what, Site site) {
   t.state = state;
   t.what = what;
   t.site = site;
-  s.idle_spins = 0;
+  s->idle_spins = 0;
 }
 
 /** Opens the barriers of a block for which all expected threads have come. */
@@ -126,14 +135,14 @@ void open_barriers(Block& block) {
 }
 
 void thread_main() {
-  fiber_entered(s.running->fiber);
-  tsan_acquire(&s.launch_tag);
-  s.launch->call(s.launch->parameters);
-  tsan_release(&s.end_tag);
-  CudaThread& t = *s.running;
+  fiber_entered(s->running->fiber);
+  tsan_acquire(&s->launch_tag);
+  s->launch->call(s->launch->parameters);
+  tsan_release(&s->end_tag);
+  CudaThread& t = *s->running;
   RuntimeScope scope(t.fiber);
   t.state = State::exited;
-  s.idle_spins = 0;
+  s->idle_spins = 0;
   t.block->live--;
   Warp& warp = t.block->warps[t.warp];
   warp.exited |= 1u << t.view.lane;
@@ -152,7 +161,7 @@ void thread_main() {
 
 std::string place(const Thread& t) {
   char text[200];
-  snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)", s.launch->kernel.c_str(),
+  snprintf(text, sizeof text, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u)", s->launch->kernel.c_str(),
            t.block_index.x, t.block_index.y, t.block_index.z, t.thread_index.x, t.thread_index.y, t.thread_index.z);
   return text;
 }
@@ -164,7 +173,7 @@ uint3 index_in(dim3 size, size_t i) {
 
 /** Sets up block i of the grid on fibers first_fiber..; its threads are ready afterwards. */
 void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
-  const Launch& l = *s.launch;
+  const Launch& l = *s->launch;
   int n = l.block.x * l.block.y * l.block.z;
   block.index = index_in(l.grid, i);
   block.threads.resize(n);
@@ -174,11 +183,11 @@ void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
     warp.arrived = warp.exited = 0;
     count_conflicts(warp);
   }
-  block.shared = shared_memory_slot(slot);
+  block.shared = s->shared.slot(slot);
   for (int k = 0; k < n; k++) {
     // Another thread of each block on each fiber: TSan takes a fiber for a thread, and what one fiber does in one
     // block would be ordered before what it does in the next, hiding races between blocks.
-    CudaThread* t = s.pool[first_fiber + (k + i) % n].get();
+    CudaThread* t = s->pool[first_fiber + (k + i) % n].get();
     t->view = {index_in(l.block, k), block.index, l.block, l.grid, k % 32u, block.shared, l.shared_bytes};
     t->block = &block;
     t->index = k;
@@ -195,13 +204,13 @@ void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
 #ifdef EMU_TSAN
 /** Runs on the fibers of a failed launch, so that TSan knows that the host comes after all they did. */
 void dropped_main() {
-  fiber_entered(s.running->fiber);
-  tsan_release(&s.end_tag);
+  fiber_entered(s->running->fiber);
+  tsan_release(&s->end_tag);
   switch_to(nullptr, true);
 }
 
 void drop_threads() {
-  for (auto& block : s.blocks) {
+  for (auto& block : s->blocks) {
     for (CudaThread* t : block->threads) {
       if (t->state == State::exited) continue;
       fiber_prepare(t->fiber, dropped_main);
@@ -213,20 +222,20 @@ void drop_threads() {
 #endif
 
 void run_ready() {
-  tsan_release(&s.launch_tag);
+  tsan_release(&s->launch_tag);
   switch_to(take_ready(), false);
 #ifdef EMU_TSAN
-  if (!s.error.empty()) drop_threads();
+  if (!s->error.empty()) drop_threads();
 #endif
-  for (auto& block : s.blocks) {
+  for (auto& block : s->blocks) {
     for (Warp& warp : block->warps) count_conflicts(warp);
   }
 }
 
 void grow_pool(size_t fibers) {
-  while (s.pool.size() < fibers) {
-    s.pool.push_back(std::make_unique<CudaThread>());
-    fiber_create(s.pool.back()->fiber);
+  while (s->pool.size() < fibers) {
+    s->pool.push_back(std::make_unique<CudaThread>());
+    fiber_create(s->pool.back()->fiber);
   }
 }
 
@@ -239,69 +248,130 @@ std::vector<size_t> block_order(size_t count) {
   return order;
 }
 
-void run_blocks(const Launch& l) {
-  size_t blocks = static_cast<size_t>(l.grid.x) * l.grid.y * l.grid.z;
-  size_t threads = static_cast<size_t>(l.block.x) * l.block.y * l.block.z;
-  size_t at_once = l.cooperative ? blocks : 1;
-  grow_pool(at_once * threads);
-  while (s.blocks.size() < at_once) s.blocks.push_back(std::make_unique<Block>());
-  s.blocks.resize(at_once);
+size_t blocks_of(const Launch& l) { return static_cast<size_t>(l.grid.x) * l.grid.y * l.grid.z; }
+
+/** Where the shared memory of the block lies that is the i-th to start, and the k-th of those that exist. */
+size_t slot_of(size_t i, size_t k) {
 #ifdef EMU_TSAN
-  size_t slots = blocks;  // memory used again by the next block would look like a race with it
+  return static_cast<void>(k), i;  // memory used again by the next block would look like a race with it
 #else
-  size_t slots = at_once;
+  return static_cast<void>(i), k;
 #endif
-  shared_memory_prepare(slots, l.shared_bytes);
-  std::vector<size_t> order = block_order(blocks);
-  for (size_t i = 0; i < blocks && s.error.empty(); i += at_once) {
-    s.ready.clear();
-    s.first = 0;
-    for (size_t k = 0; k < at_once; k++) start_block(*s.blocks[k], order[i + k], (i + k) % slots, k * threads);
-    statistics.blocks += at_once;
-    run_ready();
-    for (size_t k = 0; k < at_once && s.error.empty(); k++) s.error = shared_memory_check((i + k) % slots);
+}
+
+/** Starts so many of the blocks that have not begun, and runs them until none of their threads can go on. */
+void run_some(const Launch& l, size_t at_once) {
+  size_t threads = static_cast<size_t>(l.block.x) * l.block.y * l.block.z;
+  grow_pool(at_once * threads);
+  while (s->blocks.size() < at_once) s->blocks.push_back(std::make_unique<Block>());
+  s->blocks.resize(at_once);
+  s->ready.clear();
+  s->first = 0;
+  for (size_t k = 0; k < at_once; k++) {
+    start_block(*s->blocks[k], s->order[s->started + k], slot_of(s->started + k, k), k * threads);
   }
+  s->started += at_once;
+  statistics.blocks += at_once;
+  run_ready();
+}
+
+void check_shared() {
+  size_t n = s->blocks.size();
+  for (size_t k = 0; k < n && s->error.empty(); k++) s->error = s->shared.check(slot_of(s->started - n + k, k));
+}
+
+void begin(const Launch& launch) {
+  statistics.launches++;
+  s->launch = &launch;
+  s->random = (options.seed + 1) * 0x9E3779B97F4A7C15ull | 1;
+  s->error.clear();
+  s->running = nullptr;
+  s->in_grid_barrier = 0;
+  s->idle_spins = 0;
+  s->started = 0;
+  s->has_waited = false;
+  s->ahead = false;
+  size_t blocks = blocks_of(launch);
+  s->order = block_order(blocks);
+  size_t at_once = launch.cooperative ? blocks : std::min(blocks, launch.early ? EARLY_BLOCKS : 1);
+  s->shared.prepare(slot_of(blocks - 1, at_once - 1) + 1, launch.shared_bytes);
+  fiber_adopt(s->host);
+}
+
+/** Goes on with the blocks that started early. */
+void go_on() {
+  s->ahead = false;
+  fiber_adopt(s->host);  // a launch may go on from another thread of the host
+  for (auto& block : s->blocks) {
+    for (CudaThread* t : block->threads) {
+      if (t->state == State::at_previous) make_ready(t);
+    }
+  }
+  if (!nothing_ready()) run_ready();
+  check_shared();
 }
 
 }  // namespace
 
-CudaThread& running() { return *s.running; }
+CudaThread& running() { return *s->running; }
+
+void start_early(const Launch& launch) {
+  if (launch.cooperative || !launch.waits) return;
+  s = schedulers[0].ahead ? &schedulers[1] : &schedulers[0];
+  begin(launch);
+  s->ahead = true;
+  faults_catch();
+  run_some(launch, std::min(EARLY_BLOCKS, blocks_of(launch)));
+  faults_restore();
+}
+
+void forget_early() {
+  for (Scheduler& each : schedulers) each.ahead = false;
+}
 
 std::string run(const Launch& launch) {
-  statistics.launches++;
-  s.launch = &launch;
-  s.random = (options.seed + 1) * 0x9E3779B97F4A7C15ull | 1;
-  s.error.clear();
-  s.running = nullptr;
-  s.in_grid_barrier = 0;
-  s.idle_spins = 0;
-  fiber_adopt(s.host);
+  Scheduler* ahead = nullptr;
+  for (Scheduler& each : schedulers) {
+    if (each.ahead && each.launch == &launch) ahead = &each;
+  }
+  // the launch after this one may be ahead on the other
+  s = ahead ? ahead : schedulers[0].ahead ? &schedulers[1] : &schedulers[0];
+  if (!ahead) begin(launch);
   faults_catch();
-  run_blocks(launch);
+  if (ahead && s->error.empty()) go_on();
+  s->ahead = false;
+  size_t blocks = blocks_of(launch);
+  while (s->started < blocks && s->error.empty()) {
+    run_some(launch, launch.cooperative ? blocks : 1);
+    check_shared();
+  }
   faults_restore();
-  tsan_acquire(&s.end_tag);
-  s.launch = nullptr;
-  return s.error.empty() ? "" : "kernel " + launch.kernel + ": " + s.error;
+  tsan_acquire(&s->end_tag);
+  if (launch.early && !s->has_waited && s->error.empty()) {
+    s->error = "it started early, and no thread waits for the launch before";
+  }
+  s->launch = nullptr;
+  return s->error.empty() ? "" : "kernel " + launch.kernel + ": " + s->error;
 }
 
 void fail(const char* format, ...) {
   char text[1024];
-  if (s.running) static_cast<void>(new RuntimeScope(s.running->fiber));  // never closed: this thread is dropped
+  if (s->running) static_cast<void>(new RuntimeScope(s->running->fiber));  // never closed: this thread is dropped
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (!s.running) {
+  if (!s->running) {
     fprintf(stderr, "emulator: %s\n", text);
     abort();
   }
-  s.error = std::string(text) + " [" + place(s.running->view) + "]" + describe_threads(*s.running->block);
+  s->error = std::string(text) + " [" + place(s->running->view) + "]" + describe_threads(*s->running->block);
   switch_to(nullptr, true);  // the other threads stay where they are; their stacks are used again
   abort();
 }
 
 int block_barrier(int id, int threads, Reduce reduce, int value, const char* what, Site site) {
-  CudaThread& t = *s.running;
+  CudaThread& t = *s->running;
   RuntimeScope scope(t.fiber);
   wait_at(t, State::at_barrier, what, site);
   if (id < 0 || id >= BARRIERS) fail("%s at %s:%d: barrier %d does not exist", what, site.file, site.line, id);
@@ -324,7 +394,7 @@ int block_barrier(int id, int threads, Reduce reduce, int value, const char* wha
 
 void warp_collective(WarpOperation operation, const char* what, unsigned mask, void* payload, bool orders_memory,
                      Site site) {
-  CudaThread& t = *s.running;
+  CudaThread& t = *s->running;
   RuntimeScope scope(t.fiber);
   Warp& warp = t.block->warps[t.warp];
   wait_at(t, State::in_collective, what, site);
@@ -368,18 +438,18 @@ void warp_collective(WarpOperation operation, const char* what, unsigned mask, v
 }
 
 void grid_barrier(Site site) {
-  CudaThread& t = *s.running;
+  CudaThread& t = *s->running;
   RuntimeScope scope(t.fiber);
   wait_at(t, State::at_grid_barrier, "grid_sync", site);
-  if (!s.launch->cooperative) fail("grid_sync at %s:%d: not a cooperative launch", site.file, site.line);
-  char* tag = s.grid_tags.now();
+  if (!s->launch->cooperative) fail("grid_sync at %s:%d: not a cooperative launch", site.file, site.line);
+  char* tag = s->grid_tags.now();
   tsan_release(tag);
   size_t all = 0;
-  for (auto& block : s.blocks) all += block->threads.size();
-  if (++s.in_grid_barrier == all) {
-    s.in_grid_barrier = 0;
-    s.grid_tags.generation++;
-    for (auto& block : s.blocks) {
+  for (auto& block : s->blocks) all += block->threads.size();
+  if (++s->in_grid_barrier == all) {
+    s->in_grid_barrier = 0;
+    s->grid_tags.generation++;
+    for (auto& block : s->blocks) {
       for (CudaThread* other : block->threads) {
         if (!(other->site == site)) {
           fail("divergent grid barrier: %s:%d and %s:%d", site.file, site.line, other->site.file, other->site.line);
@@ -392,25 +462,36 @@ void grid_barrier(Site site) {
   tsan_acquire(tag);
 }
 
+void previous_wait(Site site) {
+  CudaThread& t = *s->running;
+  RuntimeScope scope(t.fiber);
+  if (!s->launch->waits) return;
+  s->has_waited = true;
+  s->idle_spins = 0;
+  if (!s->ahead) return;
+  wait_at(t, State::at_previous, "wait_for_previous", site);
+  leave();
+}
+
 void fence() {
-  tsan_release(&s.fence_tag);
-  tsan_acquire(&s.fence_tag);
+  tsan_release(&s->fence_tag);
+  tsan_acquire(&s->fence_tag);
 }
 
 void spin(Site site) {
-  CudaThread& t = *s.running;
+  CudaThread& t = *s->running;
   RuntimeScope scope(t.fiber);
   t.what = "spinning";
   t.site = site;
   size_t all = 0;
-  for (auto& block : s.blocks) all += block->live;
-  if (++s.idle_spins > 1000 * all) {
+  for (auto& block : s->blocks) all += block->live;
+  if (++s->idle_spins > 1000 * all) {
     fail("at %s:%d: threads spin for ever: what they wait for does not come", site.file, site.line);
   }
   // at the end of the queue in every mode: a spinning thread that is always taken next would stop the others
   t.state = State::ready;
-  s.ready.insert(s.ready.begin() + s.first, &t);
-  if (options.schedule == Schedule::forward) std::rotate(s.ready.begin() + s.first, s.ready.begin() + s.first + 1, s.ready.end());
+  s->ready.insert(s->ready.begin() + s->first, &t);
+  if (options.schedule == Schedule::forward) std::rotate(s->ready.begin() + s->first, s->ready.begin() + s->first + 1, s->ready.end());
   leave();
 }
 

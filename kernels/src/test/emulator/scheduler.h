@@ -33,10 +33,21 @@ struct Launch {
   unsigned shared_bytes;
   void* const* parameters;
   bool cooperative;
+  bool early = false;   // programmatic: it may start while the launch before it on its stream runs
+  bool waits = true;    // whether its wait for that launch is more than nothing, which depends on the image
 };
 
 /** Runs all blocks; returns an empty string or what went wrong, in words with file and line. */
 std::string run(const Launch& launch);
+
+/**
+ * Runs the first blocks of a launch up to where they wait for the launch before (wait_for_previous), before that one
+ * runs: what they read of it by then is old, and what they write it overwrites. run() goes on with them. As on a card
+ * only so many blocks find room beside the launch before; one launch at most is ahead.
+ */
+void start_early(const Launch& launch);
+/** Launches that started early are not run. */
+void forget_early();
 
 /** cp.async operations of one thread, oldest first. */
 struct AsyncCopies {
@@ -55,7 +66,7 @@ struct AsyncCopies {
   }
 };
 
-enum class State : uint8_t { ready, in_collective, at_barrier, at_grid_barrier, exited };
+enum class State : uint8_t { ready, in_collective, at_barrier, at_grid_barrier, at_previous, exited };
 
 struct Block;
 struct CudaThread {
@@ -122,12 +133,21 @@ int extra_wavefronts(const uint32_t* offsets, int count);
 void kernel_copy16(void* to, const void* from, bool valid);
 void kernel_poison16(void* to);
 
-// shared_memory.cpp
-/** Memory for `slots` blocks that exist at once; each ends at a guard page. */
-void shared_memory_prepare(size_t slots, unsigned bytes);
-/** Slot i, filled with NaN. */
-unsigned char* shared_memory_slot(size_t i);
-/** Empty, or that the block wrote behind the end. */
-std::string shared_memory_check(size_t i);
+/** The shared memory of a launch's blocks; see shared_memory.cpp. */
+class SharedMemory {
+ public:
+  /** Memory for `slots` blocks that exist at once; each ends at a guard page. */
+  void prepare(size_t slots, unsigned bytes);
+  /** Slot i, filled with NaN. */
+  unsigned char* slot(size_t i);
+  /** Empty, or that the block wrote behind the end. */
+  std::string check(size_t i);
+
+ private:
+  unsigned char* region = nullptr;
+  size_t region_bytes = 0, slot_bytes = 0, slots = 0;
+  unsigned size = 0;  // of a block's shared memory
+  size_t padded = 0;  // with what the alignment adds
+};
 
 }  // namespace emu

@@ -15,12 +15,7 @@ namespace emu {
 
 static const size_t PAGE = 4096, ALIGNMENT = 128;
 
-static unsigned char* region;
-static size_t region_bytes, slot_bytes, slots;
-static unsigned size;  // of a block's shared memory
-static size_t padded;  // with what the alignment adds
-
-void shared_memory_prepare(size_t count, unsigned bytes) {
+void SharedMemory::prepare(size_t count, unsigned bytes) {
 #ifndef EMU_TSAN  // TSan remembers accesses by address: always new memory there
   if (region && slots == count && size == bytes) return;
 #endif
@@ -41,7 +36,7 @@ void shared_memory_prepare(size_t count, unsigned bytes) {
 #endif
 }
 
-unsigned char* shared_memory_slot(size_t i) {
+unsigned char* SharedMemory::slot(size_t i) {
   unsigned char* start = region + (i + 1) * slot_bytes - PAGE - padded;
 #ifdef EMU_ASAN
   ASAN_UNPOISON_MEMORY_REGION(start, padded);
@@ -53,7 +48,7 @@ unsigned char* shared_memory_slot(size_t i) {
   return start;
 }
 
-std::string shared_memory_check(size_t i) {
+std::string SharedMemory::check(size_t i) {
   unsigned char* end = region + (i + 1) * slot_bytes - PAGE;
 #ifdef EMU_ASAN
   ASAN_UNPOISON_MEMORY_REGION(end - padded, padded);

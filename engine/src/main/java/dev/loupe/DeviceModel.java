@@ -6,9 +6,11 @@ import dev.loupe.cuda.driver.GpuMemoryException;
 import dev.loupe.cuda.selftest.FirstContact;
 import dev.loupe.cuda.selftest.KernelVerdicts;
 import dev.loupe.cuda.selftest.VerdictChoice;
+import dev.loupe.generate.Scheduler;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.BackendException;
 import dev.loupe.ops.Ops;
+import dev.loupe.ops.SessionSize;
 import dev.loupe.ops.cpu.CpuOps;
 import dev.loupe.ops.cuda.CudaLimits;
 import dev.loupe.ops.cuda.CudaOps;
@@ -19,6 +21,7 @@ import dev.loupe.weights.io.Progress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.function.IntSupplier;
 import java.util.function.Supplier;
 
 /**
@@ -27,8 +30,9 @@ import java.util.function.Supplier;
  *
  * @param passedOver why a GPU that is there was not taken; empty if that is not so
  * @param notes what the user should know of the GPU
+ * @param slots how many of the {@link Options#slots} have room beside the model
  */
-record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> notes) {
+record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> notes, int slots) {
   /**
    * Loads a model's weights.
    *
@@ -65,14 +69,24 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
             threads == 0 ? Runtime.getRuntime().availableProcessors() : threads,
             options.precision(),
             options.vectorBits());
-    return opened(ops, () -> new Transformer(checkpoint, ops, progress), passedOver, List.of());
+    return opened(
+        ops,
+        options::slots,
+        () -> new Transformer(checkpoint, ops, progress),
+        passedOver,
+        List.of());
   }
 
   /** Closes the backend if the model does not load. */
   private static DeviceModel opened(
-      Ops ops, Supplier<Transformer> model, String passedOver, List<String> notes) {
+      Ops ops,
+      IntSupplier plan,
+      Supplier<Transformer> model,
+      String passedOver,
+      List<String> notes) {
     try {
-      return new DeviceModel(ops, model.get(), passedOver, notes);
+      int slots = plan.getAsInt(); // before the model is loaded
+      return new DeviceModel(ops, model.get(), passedOver, notes, slots);
     } catch (Throwable e) {
       try {
         ops.close();
@@ -91,6 +105,10 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
             why -> {
               throw new BackendException(why);
             });
+    List<SessionSize> slots = new ArrayList<>(); // as many as asked for, half of them, and so on
+    for (int some = options.slots(); some > 0; some /= 2) {
+      slots.add(Scheduler.size(config, some));
+    }
     CudaOps ops;
     List<String> notes = new ArrayList<>();
     try {
@@ -112,8 +130,8 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
     }
     return opened(
         ops,
+        () -> ops.plan(config, checkpoint.has("lm_head.weight"), slots),
         () -> {
-          ops.requireRoom(config, checkpoint.has("lm_head.weight"));
           Transformer model = new Transformer(checkpoint, ops, progress);
           try {
             ops.choice()

@@ -197,11 +197,13 @@ public final class Loupe implements AutoCloseable {
    * For runs of several callers that share forward passes.
    *
    * @param slots texts to write at once, 1 to 1024; where the caches of so many would take more
-   *     than a quarter of the machine's memory, or more than a GPU has, there are fewer
+   *     than a quarter of the machine's memory, or more than a GPU has, there are fewer, and at
+   *     most the {@link Options#slots} that were planned for
    * @throws dev.loupe.cuda.driver.GpuMemoryException if the GPU has no room for one
    */
   public Scheduler scheduler(int slots) {
-    return Scheduler.shared(model, slots);
+    int planned = device.slots();
+    return Scheduler.shared(model, planned == 0 ? slots : Math.min(slots, planned));
   }
 
   /**

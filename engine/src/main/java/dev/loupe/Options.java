@@ -27,6 +27,8 @@ import java.util.function.Consumer;
  *     it and come without
  * @param textRequired whether a model is refused whose tokenizer is missing or can't be used;
  *     otherwise it takes token ids alone, and a note says why
+ * @param slots texts, each of a whole context, that {@link Loupe#scheduler} shall write at once: on
+ *     a GPU, room for them is planned beside the model before it is loaded; 0 for none
  * @param kernels name of the variant to use on a GPU, by family of kernels, whatever first contact
  *     found of it and wherever it takes the shape; the others are chosen by what was found
  * @param firstContact hears when the kernels are tested on a card, once
@@ -43,6 +45,7 @@ public record Options(
     Optional<Path> adapter,
     Optional<Path> gpt2Tokenizer,
     boolean textRequired,
+    int slots,
     Map<String, String> kernels,
     FirstContact.Listener firstContact) {
   public Options {
@@ -53,6 +56,9 @@ public record Options(
     }
     if (threads < 0 || threads > 1024) {
       throw new IllegalArgumentException("%d threads: not 0 to 1024".formatted(threads));
+    }
+    if (slots < 0 || slots > 1024) {
+      throw new IllegalArgumentException("%d slots: not 0 to 1024".formatted(slots));
     }
     if (vectorBits != 0 && vectorBits != 128 && vectorBits != 256 && vectorBits != 512) {
       throw new IllegalArgumentException(
@@ -120,6 +126,11 @@ public record Options(
     return with(draft -> draft.textRequired = textRequired);
   }
 
+  /** With texts that shall be written at once. */
+  public Options slots(int slots) {
+    return with(draft -> draft.slots = slots);
+  }
+
   /** With variants of kernels by the name of their family. */
   public Options kernels(Map<String, String> kernels) {
     return with(draft -> draft.kernels = kernels);
@@ -143,6 +154,7 @@ public record Options(
     draft.adapter = adapter;
     draft.gpt2Tokenizer = gpt2Tokenizer;
     draft.textRequired = textRequired;
+    draft.slots = slots;
     draft.kernels = kernels;
     draft.firstContact = firstContact;
     change.accept(draft);
@@ -162,6 +174,7 @@ public record Options(
     Optional<Path> adapter = Optional.empty();
     Optional<Path> gpt2Tokenizer = Optional.empty();
     boolean textRequired;
+    int slots;
     Map<String, String> kernels = Map.of();
     FirstContact.Listener firstContact = FirstContact.Listener.NONE;
 
@@ -178,6 +191,7 @@ public record Options(
           adapter,
           gpt2Tokenizer,
           textRequired,
+          slots,
           kernels,
           firstContact);
     }

@@ -29,7 +29,7 @@ public final class EmulatedGpu {
 
   /** The usual card, and no failures to come. */
   public static void reset() {
-    card(80, 13_000, 1, -1);
+    card(90, 13_000, 1, -1);
     memory(8L << 30);
     failAllocation(-1);
     failKernel(-1, 0);
@@ -83,6 +83,7 @@ public final class EmulatedGpu {
    * @param all calls
    * @param objects streams, events and executable graphs that were made
    * @param waits for all that the context has to do
+   * @param early kernels that started while the one before them ran
    */
   public record Calls(
       long all,
@@ -92,15 +93,16 @@ public final class EmulatedGpu {
       long unpinned,
       long captures,
       long objects,
-      long waits) {}
+      long waits,
+      long early) {}
 
   /** The counts so far. */
   public static Calls calls() {
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment n = arena.allocate(ValueLayout.JAVA_LONG, 8);
+      MemorySegment n = arena.allocate(ValueLayout.JAVA_LONG, 9);
       call("emu_calls", n);
       long[] c = n.toArray(ValueLayout.JAVA_LONG);
-      return new Calls(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]);
+      return new Calls(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8]);
     }
   }
 

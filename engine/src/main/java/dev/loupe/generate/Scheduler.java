@@ -81,9 +81,7 @@ public final class Scheduler implements AutoCloseable {
       return shared(open, Workspace.of(model, size, rows), some, PROMPT_ROWS);
     }
     for (int some = slots; ; some = some / 2) {
-      int logits = Math.min(Passes.LOGIT_ROWS, config.nPositions());
-      SessionSize size =
-          new SessionSize(config, config.nPositions(), some, logits, true, Optional.empty(), 0);
+      SessionSize size = size(config, some);
       try {
         return shared(open, Workspace.of(model, size, size.rows()), some, size.rows());
       } catch (GpuMemoryException e) {
@@ -92,6 +90,12 @@ public final class Scheduler implements AutoCloseable {
         }
       }
     }
+  }
+
+  /** What the caches of so many texts take on a GPU. */
+  public static SessionSize size(Gpt2Config config, int slots) {
+    int logits = Math.min(Passes.LOGIT_ROWS, config.nPositions());
+    return new SessionSize(config, config.nPositions(), slots, logits, true, Optional.empty(), 0);
   }
 
   private static Scheduler shared(OpenModel open, Workspace workspace, int slots, int promptRows) {

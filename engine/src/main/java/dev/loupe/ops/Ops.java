@@ -13,14 +13,9 @@ import java.util.OptionalLong;
  */
 public interface Ops extends AutoCloseable {
   /**
-   * Refuses a model that there is no room for, before any of it is loaded; does nothing where that
-   * can't be known.
-   *
-   * @param ownHead whether the head is not wte
+   * Refuses a session that there is no room for, before any of it is allocated; does nothing where
+   * that can't be known.
    */
-  default void requireRoom(Gpt2Config config, boolean ownHead) {}
-
-  /** Likewise a session. */
   default void requireRoom(SessionSize size) {}
 
   /** Why a model of this shape can't run here; empty if it can. */

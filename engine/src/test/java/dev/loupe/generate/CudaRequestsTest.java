@@ -64,7 +64,7 @@ class CudaRequestsTest {
   }
 
   private static void assertBuildsNothing(Calls calls) {
-    Calls none = new Calls(calls.all(), 0, 0, 0, 0, 0, 0, 0);
+    Calls none = new Calls(calls.all(), 0, 0, 0, 0, 0, 0, 0, calls.early());
     assertEquals(none, calls);
   }
 

@@ -142,6 +142,21 @@ class CudaSchedulerTest {
     }
   }
 
+  /** All but the first of each step that is replayed. */
+  @Test
+  void kernelsStartEarly() throws Exception {
+    EmulatedGpu.require();
+    try (Loupe loupe = open(model, Precision.F16)) {
+      List<Generation> _ = loupe.run(after(4, 8, 1));
+      EmulatedGpu.resetCalls();
+      List<Generation> _ = loupe.run(after(4, 8, 1));
+      long kernels = 5L * loupe.info().config().nLayer() + 4;
+      long early = EmulatedGpu.calls().early();
+      assertTrue(early >= 4 * (kernels - 1), early + " of " + kernels + " a step");
+      assertEquals(0, early % (kernels - 1));
+    }
+  }
+
   @Test
   void whereMemoryIsShortThereAreFewerSlots() throws Exception {
     EmulatedGpu.require();

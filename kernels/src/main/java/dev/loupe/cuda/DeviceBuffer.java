@@ -29,6 +29,11 @@ public final class DeviceBuffer implements AutoCloseable {
     this(gpu, element, elements, pointer, site, null);
   }
 
+  /** Host memory that the device reaches at {@code pointer}; freed by who has allocated it. */
+  static DeviceBuffer mapped(Gpu gpu, long bytes, DevicePointer pointer) {
+    return new DeviceBuffer(gpu, Element.I8, bytes, pointer, "pinned memory");
+  }
+
   private DeviceBuffer(
       Gpu gpu,
       Element element,
@@ -298,6 +303,11 @@ public final class DeviceBuffer implements AutoCloseable {
           "cannot %s %d bytes: the host memory was closed or is another thread's"
               .formatted(what, memory.byteSize()));
     }
+  }
+
+  /** What it stands for is gone. */
+  void ended() {
+    freed = true;
   }
 
   /** Frees the memory; once is enough, more do nothing. */

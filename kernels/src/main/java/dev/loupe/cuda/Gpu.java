@@ -2,6 +2,7 @@ package dev.loupe.cuda;
 
 import dev.loupe.cuda.driver.CudaDriver;
 import dev.loupe.cuda.driver.DriverRequirements;
+import dev.loupe.cuda.driver.EarlyLaunch;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.GpuMemoryException;
@@ -198,6 +199,11 @@ public final class Gpu implements AutoCloseable {
    */
   public void load(List<String> files) {
     run(() -> files.forEach(modules::load));
+  }
+
+  /** Whether kernels that wait for the one before them are launched so that they start early. */
+  boolean startsEarly() {
+    return choice.startsEarly() && EarlyLaunch.isKnown(computeCapability(), driver.version());
   }
 
   /** Lets {@code choice} decide from now on which variants serve. */

@@ -1,5 +1,6 @@
 package dev.loupe.cuda;
 
+import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -24,6 +25,7 @@ public final class HostBuffer implements AutoCloseable {
   private final Pinned pointer = new Pinned();
   private final Arena arena = Arena.ofShared();
   private final MemorySegment memory;
+  private final DeviceBuffer mapped; // the same memory, as kernels see it
   private boolean freed;
 
   /**
@@ -33,13 +35,28 @@ public final class HostBuffer implements AutoCloseable {
     this.gpu = gpu;
     this.bytes = bytes;
     gpu.check(
-        JCudaDriver.cuMemHostAlloc(pointer, bytes, 0), "pinning %s".formatted(Gpu.size(bytes)));
+        JCudaDriver.cuMemHostAlloc(pointer, bytes, JCudaDriver.CU_MEMHOSTALLOC_DEVICEMAP),
+        "pinning %s".formatted(Gpu.size(bytes)));
     memory = MemorySegment.ofAddress(pointer.address()).reinterpret(bytes, arena, null);
+    DevicePointer device = new DevicePointer();
+    gpu.check(
+        JCudaDriver.cuMemHostGetDevicePointer(device, pointer, 0), "asking where it is mapped");
+    mapped = DeviceBuffer.mapped(gpu, bytes, device);
   }
 
   /** The memory; an IllegalStateException once it was freed. */
   public MemorySegment memory() {
     return memory;
+  }
+
+  /**
+   * The same memory for kernels, which reach it over the bus: for small results that the host waits
+   * for, in place of a copy. It ends with this.
+   *
+   * @return as many elements as it has whole ones
+   */
+  public DeviceBuffer onDevice(Element element) {
+    return mapped.as(element);
   }
 
   /** Size in bytes. */
@@ -111,6 +128,7 @@ public final class HostBuffer implements AutoCloseable {
   void free() {
     if (!freed) {
       freed = true;
+      mapped.ended();
       arena.close();
       gpu.released(JCudaDriver.cuMemFreeHost(pointer), "freeing pinned memory");
     }

@@ -26,6 +26,7 @@ public final class Kernel {
   private final int maxThreads;
   private final int registers;
   private final int staticSharedBytes;
+  private final int architecture;
   private int sharedBytes; // dynamic ones that blocks may have now
 
   /** On the GPU's thread. */
@@ -36,6 +37,7 @@ public final class Kernel {
     maxThreads = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
     registers = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_NUM_REGS);
     staticSharedBytes = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
+    architecture = attribute(CUfunction_attribute.CU_FUNC_ATTRIBUTE_PTX_VERSION);
     sharedBytes = SHARED_BYTES - staticSharedBytes;
   }
 
@@ -75,6 +77,11 @@ public final class Kernel {
   /** Registers of a thread; 0 where the driver does not say. */
   int registers() {
     return registers;
+  }
+
+  /** The compute capability, times ten, that it was compiled for; its card's may be higher. */
+  int architecture() {
+    return architecture;
   }
 
   /** Shared memory of a block before any dynamic one. */

@@ -1,7 +1,9 @@
 package dev.loupe.cuda;
 
+import dev.loupe.cuda.driver.EarlyLaunch;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.HostPointer;
+import dev.loupe.cuda.driver.KernelChoice;
 import dev.loupe.cuda.driver.LaunchResources;
 import dev.loupe.cuda.driver.Parameter;
 import java.lang.foreign.Arena;
@@ -36,6 +38,7 @@ public final class Launch {
   private final boolean[] isSet;
   private final Runnable put = this::put; // made once: a new one for each launch would be garbage
 
+  private @Nullable EarlyLaunch early; // of a kernel that waits for the one before it
   private int gridX;
   private int gridY;
   private int gridZ;
@@ -117,6 +120,16 @@ public final class Launch {
   }
 
   /**
+   * Tells that the kernel waits for the one before it on the stream, with {@code wait_for_previous}
+   * of gpu.cuh, before it touches what other kernels write. It may then start while that one runs,
+   * where {@link KernelChoice#startsEarly} allows it.
+   */
+  public Launch waits() {
+    early = EarlyLaunch.canWait(kernel.architecture()) ? new EarlyLaunch() : null;
+    return this;
+  }
+
+  /**
    * Puts the kernel on the GPU's stream; it runs after all that was put there before. That it fails
    * while it runs shows in a later call that waits.
    *
@@ -141,22 +154,30 @@ public final class Launch {
     requireLimits();
     kernel.allowShared(sharedBytes);
     gpu.launches().launched(this);
-    int rc =
-        JCudaDriver.cuLaunchKernel(
-            kernel.handle(),
-            gridX,
-            gridY,
-            gridZ,
-            blockX,
-            blockY,
-            1,
-            sharedBytes,
-            gpu.stream(),
-            blockPointer,
-            null);
+    int rc = early != null && gpu.startsEarly() ? putEarly(early) : putAfter();
     if (rc != 0) {
       throw gpu.failure(rc, "launching " + this);
     }
+  }
+
+  private int putAfter() {
+    return JCudaDriver.cuLaunchKernel(
+        kernel.handle(),
+        gridX,
+        gridY,
+        gridZ,
+        blockX,
+        blockY,
+        1,
+        sharedBytes,
+        gpu.stream(),
+        blockPointer,
+        null);
+  }
+
+  private int putEarly(EarlyLaunch launch) {
+    launch.shape(gridX, gridY, gridZ, blockX, blockY, sharedBytes);
+    return launch.run(kernel.handle().address(), gpu.stream().address(), block.address());
   }
 
   private void requireReady() {

@@ -101,6 +101,13 @@ record CudaMemory(List<Part> parts) {
                 allocated(CudaWeights.pieceBytes(config), CudaWeights.SLOTS))));
   }
 
+  /** Both. */
+  CudaMemory and(CudaMemory other) {
+    List<Part> all = new ArrayList<>(parts);
+    all.addAll(other.parts);
+    return new CudaMemory(all);
+  }
+
   private static long vector(long elements) {
     return allocated(elements * Float.BYTES);
   }
@@ -186,7 +193,6 @@ record CudaMemory(List<Part> parts) {
             allocated(4L * StepRoom.listInts(samples))
                 + allocated(4L * lane(samples))
                 + allocated(16L * samples) // segments
-                + allocated(4L * StepRoom.RESULT * samples)
                 + allocated(4 * words)
                 + allocated(4 * words * samples)));
   }

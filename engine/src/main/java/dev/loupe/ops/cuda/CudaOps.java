@@ -23,6 +23,7 @@ import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.weights.config.Gpt2Config;
 import java.util.BitSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalLong;
@@ -149,9 +150,16 @@ public final class CudaOps implements Ops {
     return room;
   }
 
-  @Override
-  public void requireRoom(Gpt2Config config, boolean ownHead) {
-    room.requireRoom(config, ownHead);
+  /**
+   * Refuses a model that there is no room for, before any of it is loaded.
+   *
+   * @param ownHead whether the head is not wte
+   * @param sessions of which one shall have room beside it, the best first; none: there is none
+   * @return the samples of the first that has; 0 for none
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if the model has no room, or none of them has
+   */
+  public int plan(Gpt2Config config, boolean ownHead, List<SessionSize> sessions) {
+    return room.plan(config, ownHead, sessions);
   }
 
   @Override

@@ -33,13 +33,8 @@ final class CudaRoom implements AutoCloseable {
     gpu.whenShort(pool::freeOne);
   }
 
-  /**
-   * Refuses a model that does not fit.
-   *
-   * @param ownHead whether the head is not wte
-   * @throws dev.loupe.cuda.driver.GpuMemoryException if it does not; says what would
-   */
-  void requireRoom(Gpt2Config config, boolean ownHead) {
+  /** As {@link CudaOps#plan} has it; what is thrown says what would fit. */
+  int plan(Gpt2Config config, boolean ownHead, List<SessionSize> sessions) {
     String narrower =
         Stream.of(Element.F16, Element.I8)
             .filter(e -> e.bytes() < ops.weights().bytes())
@@ -50,12 +45,25 @@ final class CudaRoom implements AutoCloseable {
                             e == Element.I8 ? "int8" : "f16",
                             Gpu.size(CudaMemory.ofModel(config, ownHead, e).bytes())))
             .collect(Collectors.joining());
-    CudaMemory.ofModel(config, ownHead, ops.weights())
-        .requireRoom(
-            gpu,
-            pool::freeOne,
-            "the model",
-            "try %sa smaller model or the CPU".formatted(narrower));
+    String advice = "try %sa smaller model or the CPU".formatted(narrower);
+    CudaMemory model = CudaMemory.ofModel(config, ownHead, ops.weights());
+    model.requireRoom(gpu, pool::freeOne, "the model", advice);
+    for (SessionSize session : sessions) {
+      if (model.and(memory(session)).fits(gpu, pool::freeOne)) {
+        return session.samples();
+      }
+    }
+    if (!sessions.isEmpty()) {
+      SessionSize last = sessions.getLast();
+      model
+          .and(memory(last))
+          .requireRoom(
+              gpu,
+              pool::freeOne,
+              "the model beside the cache of a text of %d tokens".formatted(last.positions()),
+              advice);
+    }
+    return 0;
   }
 
   /** Likewise a session. */

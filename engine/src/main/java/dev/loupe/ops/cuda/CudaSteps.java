@@ -4,6 +4,7 @@ import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.Graph;
 import dev.loupe.cuda.HostBuffer;
+import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.kernels.SampleKernels;
 import dev.loupe.cuda.kernels.SampleOptions;
@@ -26,9 +27,9 @@ import org.jspecify.annotations.Nullable;
 
 /**
  * Decoding without the host: the whole step, sampling included, is recorded as a CUDA graph and
- * replayed; the chosen ids stay on the device, and what the host wants of a step is copied to
- * pinned memory while the next ones run. A step's results rest in one of a few slots until the host
- * has taken them.
+ * replayed; the chosen ids stay on the device, which writes them to pinned memory of the host too;
+ * what else the host wants of a step is copied there while the next ones run. A step's results rest
+ * in one of a few slots until the host has taken them.
  *
  * <p>A sequence enters or leaves between steps, by a change of the lists on the device. There is a
  * graph for each number of rows, recorded at the second step that has so many.
@@ -102,6 +103,7 @@ final class CudaSteps implements Steps {
       values[3 * lane + r] = position + 1;
       values[4 * lane + r] = row.place();
       values[5 * lane + r] = row.sample();
+      values[8 * lane + r] = started % StepRoom.SLOTS;
       System.arraycopy(
           options(row.sampling()),
           0,
@@ -160,7 +162,6 @@ final class CudaSteps implements Steps {
       plan.kv().extend(batch);
       graph.launch();
     }
-    slot.result.copyFrom(room.result, (long) StepRoom.RESULT * rows, 0);
     if (wantsLogits) {
       long count = (long) rows * room.vocabulary;
       room.logits(arena, slot).copyFrom(ops.buffer(plan.logits()), count, 0);
@@ -228,8 +229,14 @@ final class CudaSteps implements Steps {
     room.stepping.advance(
         room.chosen,
         new StepKernels.Rows(
-            at.sequences(), at.positions(), room.place, at.keys(), at.segments().buffer()),
-        room.result,
+            at.sequences(),
+            at.positions(),
+            room.place,
+            at.keys(),
+            at.segments().buffer(),
+            room.turn),
+        room.results.onDevice(Element.I32),
+        StepRoom.SLOTS,
         rows);
   }
 
@@ -239,10 +246,8 @@ final class CudaSteps implements Steps {
   }
 
   private int result(int row, int i) {
-    return current()
-        .result
-        .memory()
-        .getAtIndex(ValueLayout.JAVA_INT, (long) row * StepRoom.RESULT + i);
+    long at = ((long) (taken - 1) % StepRoom.SLOTS * rows + row) * StepRoom.RESULT + i;
+    return room.results.memory().getAtIndex(ValueLayout.JAVA_INT, at);
   }
 
   @Override

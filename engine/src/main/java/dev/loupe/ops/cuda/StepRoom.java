@@ -39,7 +39,7 @@ final class StepRoom {
   static final int RESULT = StepKernels.RESULT_INTS;
 
   /** Lists of an I32 for each row. */
-  static final int LISTS = 8;
+  static final int LISTS = 9;
 
   /**
    * Plans of which one's graphs serve another.
@@ -55,7 +55,6 @@ final class StepRoom {
 
   /** Where the results of every {@link #SLOTS}th step go. */
   static final class Slot {
-    final HostBuffer result;
     @Nullable HostBuffer logits; // once they are wanted
     final @Nullable DeviceBuffer maps;
     final @Nullable HostBuffer hostMaps;
@@ -63,12 +62,10 @@ final class StepRoom {
     final CudaEvent mark; // all of it is on the host
 
     private Slot(
-        HostBuffer result,
         @Nullable DeviceBuffer maps,
         @Nullable HostBuffer hostMaps,
         CudaEvent computed,
         CudaEvent mark) {
-      this.result = result;
       this.maps = maps;
       this.hostMaps = hostMaps;
       this.computed = computed;
@@ -88,7 +85,8 @@ final class StepRoom {
   final DeviceBuffer options;
   final DeviceBuffer allowed;
   final DeviceBuffer seen;
-  final DeviceBuffer result;
+  final DeviceBuffer turn; // the slot that a row's next result goes to
+  final HostBuffer results; // [slots, rows, RESULT], which the device writes
   final List<Slot> slots = new ArrayList<>();
   private final BitSet warm = new BitSet(); // steps of so many rows have run
   private final Map<Integer, @Nullable Graph[]> graphs = new HashMap<>(); // by rows
@@ -123,7 +121,8 @@ final class StepRoom {
     allowed = arena.buffer(Element.I32, words());
     seen = arena.buffer(Element.I32, (long) rows * words());
     seen.fill((byte) 0); // the sampler adds to them whether they count or not
-    result = arena.buffer(Element.I32, (long) RESULT * rows);
+    turn = lists.slice(8L * lane, lane);
+    results = arena.own(gpu.pin((long) SLOTS * RESULT * rows * Integer.BYTES));
     long mapBytes = plan.attention().map(a -> mapBytes(a, rows, plan.kv().capacity())).orElse(0L);
     for (int i = 0; i < SLOTS; i++) {
       slots.add(slot(arena, mapBytes));
@@ -156,7 +155,6 @@ final class StepRoom {
   private Slot slot(CudaArena arena, long mapBytes) {
     boolean maps = mapBytes > 0;
     return new Slot(
-        arena.own(gpu.pin((long) RESULT * rows * Integer.BYTES)),
         maps ? arena.buffer(Element.F32, mapBytes / Float.BYTES) : null,
         maps ? arena.own(gpu.pin(mapBytes)) : null,
         arena.own(gpu.mark()),

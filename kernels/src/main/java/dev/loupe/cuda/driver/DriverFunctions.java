@@ -38,6 +38,7 @@ public final class DriverFunctions {
           "cuMemFree_v2",
           "cuMemGetInfo_v2",
           "cuMemHostAlloc",
+          "cuMemHostGetDevicePointer_v2",
           "cuMemcpyDtoDAsync_v2",
           "cuMemcpyDtoHAsync_v2",
           "cuMemcpyDtoH_v2",

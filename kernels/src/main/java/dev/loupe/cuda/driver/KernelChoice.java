@@ -27,6 +27,14 @@ public interface KernelChoice {
   Optional<Variant> of(List<Variant> candidates, Element element, int rows);
 
   /**
+   * Whether kernels of a step may start while the one before them runs, where the card and the
+   * driver can do that.
+   */
+  default boolean startsEarly() {
+    return false;
+  }
+
+  /**
    * Called when a kernel has failed or computed what it can't have: what follows from that, to be
    * added to the sentence that says so; empty if nothing does.
    */

@@ -164,7 +164,7 @@ public final class DecodeAttention implements AutoCloseable {
     private final Launch launch;
 
     Plain(Variant variant) {
-      launch = new Launch(gpu.kernel(FILE, variant.kernel(cache)), PLAIN_PARAMETERS);
+      launch = new Launch(gpu.kernel(FILE, variant.kernel(cache)), PLAIN_PARAMETERS).waits();
     }
 
     @Override
@@ -198,7 +198,7 @@ public final class DecodeAttention implements AutoCloseable {
     private final Launch launch;
 
     Split(Variant variant) {
-      launch = new Launch(gpu.kernel(FILE, variant.kernel(cache)), SPLIT_PARAMETERS);
+      launch = new Launch(gpu.kernel(FILE, variant.kernel(cache)), SPLIT_PARAMETERS).waits();
       long rows = Math.multiplyExact((long) maxRows, shape.heads());
       long blocks = Math.multiplyExact(rows, (long) splits(shape.capacity()));
       List<DeviceBuffer> made = new ArrayList<>();

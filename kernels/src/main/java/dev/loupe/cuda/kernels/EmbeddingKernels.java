@@ -6,6 +6,7 @@ import static dev.loupe.cuda.driver.Parameter.POINTER;
 import dev.loupe.cuda.BufferCheck;
 import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.Kernel;
 import dev.loupe.cuda.Launch;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
@@ -109,6 +110,7 @@ public final class EmbeddingKernels {
     if (plain) {
       parameters.addAll(List.of(INT, INT)); // elements of the tables and of x
     }
-    return new Launch(gpu.kernel("embedding", name), parameters.toArray(Parameter[]::new));
+    Kernel kernel = gpu.kernel("embedding", name);
+    return new Launch(kernel, parameters.toArray(Parameter[]::new)).waits();
   }
 }

@@ -180,7 +180,7 @@ public final class GemvKernels {
     LinearMap map = arguments.map();
     Element element = map.weight().element();
     Kernel kernel = gpu.kernel(FAMILY, variant.kernel(element) + arguments.ending());
-    Launch launch = arguments.bind(kernel, map.scales(), element.code());
+    Launch launch = arguments.bind(kernel, map.scales(), element.code()).waits();
     int blocks = Math.ceilDiv(map.outputs(), THREADS);
     return rows -> {
       check.size("rows", rows, 1, maxRows);
@@ -227,7 +227,7 @@ public final class GemvKernels {
                 norm == null ? null : norm.beta(),
                 norm == null ? 0f : norm.eps());
     return new RowClass(
-        launch,
+        launch.waits(),
         LinearArguments.rowsAt(residual ? 2 : 5),
         Math.ceilDiv(turns, turnsOfBlock),
         sharedBytes(r, chunks, rowsOfUnit << shift));

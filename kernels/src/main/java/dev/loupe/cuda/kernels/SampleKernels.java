@@ -132,20 +132,21 @@ public final class SampleKernels {
     this.mostKept = mostKept;
     sample =
         new Launch(
-            gpu.kernel("sample", "sample_v1_f32"),
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            INT,
-            INT,
-            INT);
+                gpu.kernel("sample", "sample_v1_f32"),
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                INT,
+                INT,
+                INT)
+            .waits();
     argmax =
         new Launch(
             gpu.kernel("sample", "sample_argmax_f32"),

@@ -47,18 +47,21 @@ public final class StepKernels {
     this.gpu = gpu;
     advance =
         new Launch(
-            gpu.kernel("step", "step_advance_i32"),
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            INT);
+                gpu.kernel("step", "step_advance_i32"),
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                POINTER,
+                INT,
+                INT)
+            .waits();
   }
 
   /**
@@ -69,23 +72,29 @@ public final class StepKernels {
    * @param place [rows] place in the whole run of the token that it chooses
    * @param keys [rows] keys that the row attends to: position + 1
    * @param segments [rows, 4] each row as a segment of its own
+   * @param turn [rows] which results the row's go to
    */
   public record Rows(
       DeviceBuffer sequence,
       DeviceBuffer position,
       DeviceBuffer place,
       DeviceBuffer keys,
-      DeviceBuffer segments) {}
+      DeviceBuffer segments,
+      DeviceBuffer turn) {}
 
   /**
    * Moves every row on by one token and gathers what was chosen.
    *
-   * @param result [rows, {@link #RESULT_INTS}] I32: id, error, rank and the bits of the logprob
+   * @param results [turns, rows, {@link #RESULT_INTS}] I32: id, error, rank and the bits of the
+   *     logprob, each row's in its turn, which moves on
+   * @param turns how many there are
    * @throws IllegalArgumentException if a buffer is too small, closed, or of another element
    */
-  public void advance(SampleKernels.Chosen chosen, Rows rows, DeviceBuffer result, int count) {
+  public void advance(
+      SampleKernels.Chosen chosen, Rows rows, DeviceBuffer results, int turns, int count) {
     BufferCheck check = new BufferCheck("step", gpu);
     check.size("rows", count, 1, Integer.MAX_VALUE / RESULT_INTS);
+    check.size("turns", turns, 1, Integer.MAX_VALUE / RESULT_INTS / count);
     check.holds("ids", chosen.ids(), Element.I32, count);
     check.holds("logprobs", chosen.logprobs(), Element.F32, count);
     check.holds("ranks", chosen.ranks(), Element.I32, count);
@@ -95,7 +104,8 @@ public final class StepKernels {
     check.holds("place", rows.place(), Element.I32, count);
     check.holds("keys", rows.keys(), Element.I32, count);
     check.holds("segments", rows.segments(), Element.I32, 4L * count);
-    check.holds("result", result, Element.I32, (long) RESULT_INTS * count);
+    check.holds("turn", rows.turn(), Element.I32, count);
+    check.holds("results", results, Element.I32, (long) RESULT_INTS * turns * count);
     advance
         .set(0, chosen.ids())
         .set(1, chosen.logprobs())
@@ -106,8 +116,10 @@ public final class StepKernels {
         .set(6, rows.place())
         .set(7, rows.keys())
         .set(8, rows.segments())
-        .set(9, result)
-        .set(10, count)
+        .set(9, rows.turn())
+        .set(10, results)
+        .set(11, turns)
+        .set(12, count)
         .run(Math.ceilDiv(count, THREADS), 1, 1, THREADS, 1, 0);
   }
 }

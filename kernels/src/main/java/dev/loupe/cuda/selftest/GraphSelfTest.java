@@ -1,17 +1,41 @@
 package dev.loupe.cuda.selftest;
 
 import dev.loupe.cuda.DeviceBuffer;
+import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.Graph;
 import dev.loupe.cuda.HostBuffer;
 import dev.loupe.cuda.driver.Element;
+import dev.loupe.cuda.driver.KernelChoice;
 import dev.loupe.cuda.driver.Variant;
+import dev.loupe.cuda.kernels.GemvKernels;
 import dev.loupe.cuda.kernels.KernelActivation;
+import dev.loupe.cuda.kernels.KernelCatalogue;
+import dev.loupe.cuda.kernels.LinearCall;
+import dev.loupe.cuda.kernels.LinearEpilogue;
+import dev.loupe.cuda.kernels.LinearMap;
 import dev.loupe.cuda.kernels.PointwiseKernels;
+import java.util.List;
+import java.util.Optional;
 
 /** Whether a graph that is replayed does what its launches do one by one. */
 final class GraphSelfTest {
   private static final int N = 1003;
   private static final int REPLAYS = 4;
+  private static final int WIDTH = 256; // of the products
+  private static final int LINKS = 6; // of a chain of them
+
+  private static final KernelChoice STARTING_EARLY =
+      new KernelChoice() {
+        @Override
+        public Optional<Variant> of(List<Variant> candidates, Element element, int rows) {
+          return UNTRIED.of(candidates, element, rows);
+        }
+
+        @Override
+        public boolean startsEarly() {
+          return true;
+        }
+      };
 
   private final SelfTestInputs c;
   private final PointwiseKernels kernels;
@@ -21,8 +45,16 @@ final class GraphSelfTest {
     this.kernels = new PointwiseKernels(c.gpu());
   }
 
+  void graph(Variant v, Element element) {
+    if (v.equals(Trial.EARLY)) {
+      early();
+    } else {
+      replay(element);
+    }
+  }
+
   /** x += y, y = GELU(x), and x to the host: each replay works on what the one before has left. */
-  void replay(Variant v, Element element) {
+  private void replay(Element element) {
     float[] x = c.floats(element, N);
     float[] y = c.floats(element, N);
     DeviceBuffer[] eager = {c.put(element, x), c.put(element, y)};
@@ -48,6 +80,60 @@ final class GraphSelfTest {
       copy.upload(host.memory());
       c.compareBits("x on the host", copy, eager[0]);
     }
+  }
+
+  /**
+   * x = W y + b, y = V x + b, and so on: each product reads what the one before it has written. By
+   * kernels that start early, and by such that don't.
+   */
+  private void early() {
+    Gpu gpu = c.gpu();
+    GemvKernels gemv = new GemvKernels(gpu);
+    Variant v1 = KernelCatalogue.of("gemv").getLast();
+    float[] start = c.floats(Element.F32, WIDTH);
+    DeviceBuffer[] weights = {square(), square()};
+    DeviceBuffer bias = c.put(Element.F32, start);
+    DeviceBuffer[] results = new DeviceBuffer[2];
+    KernelChoice before = gpu.choice();
+    for (int turn = 0; turn < 2; turn++) {
+      DeviceBuffer[] xy = {c.put(Element.F32, start), c.put(Element.F32, start)};
+      LinearCall[] calls = new LinearCall[2];
+      for (int i = 0; i < 2; i++) {
+        LinearMap map = new LinearMap(weights[i], null, bias, WIDTH, WIDTH);
+        calls[i] =
+            gemv.prepare(
+                v1, map, xy[1 - i], new LinearEpilogue.Output(xy[i], KernelActivation.NONE));
+      }
+      Runnable chain =
+          () -> {
+            for (int i = 0; i < LINKS; i++) {
+              calls[i % 2].run(1);
+            }
+          };
+      chain.run(); // nothing is loaded while a graph is recorded
+      if (turn == 1) {
+        gpu.use(STARTING_EARLY);
+      }
+      try (Graph graph = gpu.record(chain)) {
+        for (int i = 0; i < REPLAYS; i++) {
+          graph.launch();
+        }
+        gpu.synchronize();
+      } finally {
+        gpu.use(before);
+      }
+      results[turn] = xy[0];
+    }
+    c.compareBits("x of kernels that start early", results[1], results[0]);
+  }
+
+  /** W [WIDTH, WIDTH], so small that products stay of the size of x. */
+  private DeviceBuffer square() {
+    float[] w = c.floats(Element.F32, WIDTH * WIDTH);
+    for (int i = 0; i < w.length; i++) {
+      w[i] /= (float) Math.sqrt(WIDTH);
+    }
+    return c.put(Element.F32, w);
   }
 
   private void step(DeviceBuffer[] xy) {

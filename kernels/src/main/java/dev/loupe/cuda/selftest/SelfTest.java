@@ -100,7 +100,7 @@ public final class SelfTest {
       case "pointwise" -> this::pointwise;
       case "sample" -> new SampleSelfTest(c)::sample;
       case "step" -> this::step;
-      case "graph" -> new GraphSelfTest(c)::replay;
+      case "graph" -> new GraphSelfTest(c)::graph;
       case "cublas" -> linear::cublas;
       default -> throw new IllegalArgumentException("no self-test of " + family);
     };
@@ -306,27 +306,35 @@ public final class SelfTest {
     DeviceBuffer place = c.put(plus(at, 2));
     DeviceBuffer keys = c.put(plus(at, 9));
     DeviceBuffer segments = c.empty(Element.I32, 4L * rows);
-    DeviceBuffer result = c.empty(Element.I32, 4L * rows);
+    int turns = 3;
+    int[] turn = new int[rows];
+    Arrays.setAll(turn, r -> r % turns);
+    DeviceBuffer results = c.empty(Element.I32, 4L * turns * rows);
+    results.fill((byte) 0);
+    DeviceBuffer turnOf = c.put(turn);
     new StepKernels(c.gpu())
         .advance(
             new SampleKernels.Chosen(
                 c.put(plus(at, 3)), c.put(F32, logprobs), c.put(plus(at, 4)), c.put(plus(at, 5))),
-            new StepKernels.Rows(c.put(plus(at, 6)), position, place, keys, segments),
-            result,
+            new StepKernels.Rows(c.put(plus(at, 6)), position, place, keys, segments, turnOf),
+            results,
+            turns,
             rows);
     c.compare("position", position, plus(at, 2));
     c.compare("place", place, plus(at, 3));
     c.compare("keys", keys, plus(at, 3));
     int[] segment = new int[4 * rows];
-    int[] row = new int[4 * rows];
+    int[] row = new int[4 * turns * rows];
     for (int r = 0; r < rows; r++) {
       int[] moved = {r, 1, at[r] + 6, at[r] + 2};
       int[] said = {at[r] + 3, at[r] + 5, at[r] + 4, Float.floatToRawIntBits(logprobs[r])};
       System.arraycopy(moved, 0, segment, 4 * r, 4);
-      System.arraycopy(said, 0, row, 4 * r, 4);
+      System.arraycopy(said, 0, row, 4 * (turn[r] * rows + r), 4);
+      turn[r] = (turn[r] + 1) % turns;
     }
     c.compare("segments", segments, segment);
-    c.compare("result", result, row);
+    c.compare("turn", turnOf, turn);
+    c.compare("results", results, row);
   }
 
   private static int[] plus(int[] values, int more) {

@@ -121,6 +121,11 @@ public final class VerdictChoice implements KernelChoice {
   }
 
   @Override
+  public boolean startsEarly() {
+    return verdicts.isRight(Trial.EARLY, Element.F32);
+  }
+
+  @Override
   public String distrust() {
     return "; " + FirstContact.distrust(verdicts.card());
   }

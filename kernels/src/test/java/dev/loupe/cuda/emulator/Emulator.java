@@ -126,7 +126,7 @@ public final class Emulator {
 
   /** The card that is pretended unless a test asks for another. */
   public static void usualCard() {
-    card(80, 13000, 1, -1);
+    card(90, 13000, 1, -1);
     memory(8L << 30);
     jit(true);
   }

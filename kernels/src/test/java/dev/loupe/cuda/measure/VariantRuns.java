@@ -217,13 +217,14 @@ final class VariantRuns extends RunBuffers {
     SampleKernels.Chosen chosen =
         new SampleKernels.Chosen(list(rows), floats, list(rows), list(rows));
     StepKernels.Rows at =
-        new StepKernels.Rows(list(rows), list(rows), list(rows), list(rows), list(4 * rows));
+        new StepKernels.Rows(
+            list(rows), list(rows), list(rows), list(rows), list(4 * rows), list(rows));
     return new Run(
         v,
         e,
-        7L * floats.bytes(),
-        3L * floats.bytes() + 2 * result.bytes(),
-        () -> kernels.advance(chosen, at, result, rows));
+        8L * floats.bytes(),
+        4L * floats.bytes() + 2 * result.bytes(),
+        () -> kernels.advance(chosen, at, result, 1, rows));
   }
 
   private DeviceBuffer list(int length) {

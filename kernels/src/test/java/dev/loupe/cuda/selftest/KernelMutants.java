@@ -60,6 +60,11 @@ final class KernelMutants {
           .orElse("attention");
     }
 
+    /** What is looked at: the family's variants, or graphs whose kernels start early. */
+    private List<Variant> variants() {
+      return condemned.contains("early f32") ? List.of(Trial.EARLY) : KernelCatalogue.of(family());
+    }
+
     /** Whether a variant is looked at: right ones in other elements are those that always are. */
     private boolean concerns(Element element) {
       return condemned.isEmpty()
@@ -103,7 +108,7 @@ final class KernelMutants {
     Map<String, String> condemned = new HashMap<>();
     for (Emulator.Schedule schedule : SCHEDULES) {
       Emulator.options(schedule, 1, false);
-      for (Variant variant : KernelCatalogue.of(mutant.family())) {
+      for (Variant variant : mutant.variants()) {
         for (Element element : variant.elements()) {
           String name = variant.name() + " " + element.suffix();
           if (mutant.concerns(element) && !condemned.containsKey(name)) {

@@ -34,6 +34,8 @@ class KernelMutantsTest {
           "v4-copy-before-barrier",
           "linear-v4-low-part-of-x-lost",
           "gemv-scale-forgotten",
+          "gemv-no-wait-for-previous",
+          "gemv-x-before-the-wait",
           "decode-no-tail-predicate",
           "sample-options-of-the-first-row",
           "pointwise-beyond-the-end");

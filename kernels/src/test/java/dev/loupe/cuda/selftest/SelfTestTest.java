@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.cuda.Gpu;
+import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.emulator.ChildJvm;
 import dev.loupe.cuda.emulator.Emulator;
 import dev.loupe.cuda.emulator.OnDevice;
@@ -42,6 +43,16 @@ class SelfTestTest {
         assertEquals(List.of(), gpu.liveBuffers());
       }
       return Set.copyOf(gpu.loadedKernels());
+    }
+  }
+
+  /** On a card that has such launches; graphs make the emulator start each kernel early. */
+  @Test
+  @OnDevice(emulated = true)
+  void kernelsThatStartEarlyComputeTheSame() {
+    try (Gpu gpu = Emulator.open()) {
+      SelfTest.Finding finding = SelfTest.of(gpu, Trial.EARLY, Element.F32);
+      assertTrue(finding.isRight(), finding.toString());
     }
   }
 

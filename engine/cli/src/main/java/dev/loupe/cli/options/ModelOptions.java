@@ -99,13 +99,23 @@ public final class ModelOptions extends ProcessorOptions {
    */
   public Loupe open(Terminal terminal, boolean quiet, boolean hash, boolean text)
       throws CheckpointException {
+    return open(terminal, quiet, hash, text, 0);
+  }
+
+  /**
+   * Likewise, for texts that are written at once.
+   *
+   * @param slots how many, see {@link Options#slots}
+   */
+  public Loupe open(Terminal terminal, boolean quiet, boolean hash, boolean text, int slots)
+      throws CheckpointException {
     if (!quiet) {
       CompileProgress.show(terminal);
     }
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
       NamedModels.Found found = find();
-      loupe = Loupe.open(found.source(), options(found, hash, text, bar), bar::loaded);
+      loupe = Loupe.open(found.source(), options(found, hash, text, slots, bar), bar::loaded);
     } catch (BackendException e) {
       throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }
@@ -118,7 +128,8 @@ public final class ModelOptions extends ProcessorOptions {
     return loupe;
   }
 
-  private Options options(NamedModels.Found found, boolean hash, boolean text, OpeningBar bar) {
+  private Options options(
+      NamedModels.Found found, boolean hash, boolean text, int slots, OpeningBar bar) {
     return new Options(
         backend,
         device,
@@ -131,6 +142,7 @@ public final class ModelOptions extends ProcessorOptions {
         found.adapter(),
         Home.gpt2Tokenizer(),
         text,
+        slots,
         kernels,
         bar);
   }
