@@ -22,6 +22,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -146,6 +147,7 @@ class LibraryTest {
   }
 
   /** JCuda's native libraries lie in modules of their own. */
+  @Tag("sweep")
   @Test
   @OnGpu
   void theGpuIsFoundFromTheModulePath() throws Exception {

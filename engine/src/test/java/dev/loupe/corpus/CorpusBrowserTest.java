@@ -16,6 +16,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.AutoClose;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -233,6 +234,7 @@ class CorpusBrowserTest {
             .toList());
   }
 
+  @Tag("sweep")
   @Test
   void narrowWindowsAndAllThemesAreReadable() throws Exception {
     for (CorpusReport report : List.of(REPORT, Reports.of(48, 25, HeadScore.values()))) {
@@ -269,6 +271,7 @@ class CorpusBrowserTest {
   }
 
   /** 1,200 heads with ten scores: no slower for a head than 75, as this machine is just now. */
+  @Tag("sweep")
   @Test
   void aLargeModelIsQuick() throws Exception {
     CorpusReport large = Reports.of(48, 25, HeadScore.values());

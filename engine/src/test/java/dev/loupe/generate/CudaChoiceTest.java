@@ -99,6 +99,7 @@ class CudaChoiceTest {
         });
   }
 
+  @Tag("sweep")
   @Test
   void plainKernelsAndTheHostMakeTheSameMapsAndSamples() throws Exception {
     AttentionSelection all = AttentionSelection.all().withScores().withStatistics(3);

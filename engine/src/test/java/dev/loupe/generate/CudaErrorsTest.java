@@ -105,6 +105,7 @@ class CudaErrorsTest {
   }
 
   /** int8, which allocates the most: scales, and a matrix that is widened. */
+  @Tag("sweep")
   @Test
   void anAllocationMayFail() throws Exception {
     assertAllocationsMayFail(5);

@@ -34,6 +34,7 @@ import java.util.concurrent.Future;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -113,6 +114,7 @@ class CudaRequestsTest {
     }
   }
 
+  @Tag("sweep")
   @Test
   void norDoesOneWithMapsSamplesAndLogprobs() throws Exception {
     AttentionSelection some = AttentionSelection.all().heads(1).withScores().withStatistics(3);
@@ -264,6 +266,7 @@ class CudaRequestsTest {
     }
   }
 
+  @Tag("sweep")
   @Test
   void requestsOfManyShapesAtOnce() throws Exception {
     List<GenerateRequest> requests = new ArrayList<>(ofOneSize());

@@ -31,6 +31,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -124,6 +125,7 @@ class CudaSizesTest {
   }
 
   /** Graphs on and off, maps on and off, a batch of one and of three. */
+  @Tag("sweep")
   @ParameterizedTest
   @EnumSource(names = {"F32", "INT8"})
   void howTokensAreMadeDoesNotChangeThem(Precision precision) throws Exception {

@@ -25,6 +25,7 @@ import java.util.List;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -112,6 +113,7 @@ class HeldOutTest {
   }
 
   /** Weights that are narrower change the text little: how little, is printed and bounded. */
+  @Tag("sweep")
   @ParameterizedTest
   @CsvSource({"F16, 0, 1", "BF16, 1e-4, 0.99", "INT8, 1e-3, 0.985"})
   void narrowWeightsReadNearlyAlike(Precision precision, double loss, double agreement)

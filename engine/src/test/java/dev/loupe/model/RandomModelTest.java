@@ -22,6 +22,7 @@ import dev.loupe.weights.tensor.DType;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.Random;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -123,6 +124,7 @@ class RandomModelTest {
   }
 
   /** GPT-2's own size: sums of 768 and 3,072 products through twelve layers. */
+  @Tag("sweep")
   @Test
   void sizeOf124M() throws Exception {
     RandomCheckpoint.write(RandomCheckpoint.Size.GPT2, 1, folder, Progress.NONE);

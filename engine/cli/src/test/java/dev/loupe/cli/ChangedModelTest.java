@@ -13,6 +13,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -70,6 +71,7 @@ class ChangedModelTest {
     }
   }
 
+  @Tag("sweep")
   @Test
   void cutToHalf() throws Exception {
     changed(() -> cutTo(Files.size(model.weights()) / 2));

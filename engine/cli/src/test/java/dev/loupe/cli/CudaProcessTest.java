@@ -29,6 +29,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -203,6 +204,7 @@ class CudaProcessTest {
         .formatted(created, multiplied);
   }
 
+  @Tag("sweep")
   @Test
   void aBrokenCublasIsSaidOrDoneWithout() throws Exception {
     List<String> asked =
@@ -249,6 +251,7 @@ class CudaProcessTest {
    * With JNI's rules checked, all names of the driver looked up at once, and PTX alone; and on the
    * oldest driver, which lacks what came later and loads no kernel while a graph is recorded.
    */
+  @Tag("sweep")
   @Test
   void theTextIsTheSameOnOtherDrivers() throws Exception {
     List<String> command = generate(List.of(), "-n", 8, "--backend", "cuda");
@@ -302,6 +305,7 @@ class CudaProcessTest {
   }
 
   /** What first contact, and then the comparison with the CPU, does about wrong kernels. */
+  @Tag("sweep")
   @Test
   void kernelsThatAreWrongLeaveTheTextRight() throws Exception {
     List<String> cuda = generate(List.of(), "-n", 4, "--backend", "cuda");

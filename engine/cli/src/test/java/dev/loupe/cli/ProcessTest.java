@@ -19,6 +19,7 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -63,6 +64,7 @@ class ProcessTest {
     return out;
   }
 
+  @Tag("sweep")
   @Test
   void aTerminationEndsAMeasurementAndKeepsWhatItHas() throws Exception {
     String[] args = {
@@ -74,6 +76,7 @@ class ProcessTest {
     assertEquals("", child.saidAtLast());
   }
 
+  @Tag("sweep")
   @Test
   void anInterruptEndsALookAtHeadsAndKeepsWhatItRead() throws Exception {
     Path text = folder.resolve("text");
@@ -90,6 +93,7 @@ class ProcessTest {
         child.saidAtLast());
   }
 
+  @Tag("sweep")
   @Test
   void aTerminationEndsAComparisonAndKeepsWhatItHas() throws Exception {
     Path json = folder.resolve("report.json");

@@ -24,6 +24,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -112,6 +113,7 @@ class AttackTest {
     }
   }
 
+  @Tag("sweep")
   @Test
   void aDownloadThatNobodyReadsEnds() throws Exception {
     try (Served served = Served.start(options(4, 8), Duration.ofSeconds(1))) {

@@ -30,6 +30,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -241,6 +242,7 @@ class LoadTest {
     }
   }
 
+  @Tag("sweep")
   @Test
   void goodClientsAmongBadOnesOfAnotherProcess(@TempDir Path folder) throws Exception {
     try (Served served = Served.start(options(16, 8, 60))) {

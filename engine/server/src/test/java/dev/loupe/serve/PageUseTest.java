@@ -23,6 +23,7 @@ import java.util.Optional;
 import java.util.stream.Collectors;
 import javax.imageio.ImageIO;
 import javax.xml.parsers.DocumentBuilderFactory;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -269,6 +270,7 @@ class PageUseTest extends PageInBrowser {
   }
 
   /** What GPT-2 has of heads and tokens: only what is in view is asked for, four at a time. */
+  @Tag("sweep")
   @Test
   void manyHeadsAndALongText(@TempDir Path folder) throws Exception {
     Loupe many =

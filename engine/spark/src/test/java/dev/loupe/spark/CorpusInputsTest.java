@@ -22,10 +22,12 @@ import java.util.Optional;
 import java.util.zip.GZIPOutputStream;
 import org.apache.spark.sql.Row;
 import org.jspecify.annotations.Nullable;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Inputs of every format, cut into windows, shards and waves. */
 class CorpusInputsTest extends CorpusFixture {
+  @Tag("sweep")
   @Test
   void textFilesLinesAndParquetAreReadToo() throws Exception {
     Path texts = Files.createDirectories(folder.resolve("texts/sub"));
@@ -140,6 +142,7 @@ class CorpusInputsTest extends CorpusFixture {
   }
 
   /** As a prompt begins with it; what was prepared with another setting is not taken for this. */
+  @Tag("sweep")
   @Test
   void windowsBeginWithWhatGoesInFront() throws Exception {
     Path model = Files.createDirectory(folder.resolve("with-front"));

@@ -33,6 +33,7 @@ import java.util.stream.Stream;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Documents to rows on one machine: thousands of short ones, and bad ones of every kind. */
@@ -209,6 +210,7 @@ class CorpusTest extends CorpusFixture {
     assertEquals(ran.folder(), rerun.folder());
   }
 
+  @Tag("sweep")
   @Test
   void aReportAddsUpARun() throws Exception {
     CorpusReport report = jobs.report(ran.folder(), Optional.empty());

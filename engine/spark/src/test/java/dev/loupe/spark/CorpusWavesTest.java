@@ -26,6 +26,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Runs that end before their end: no finished wave is lost, none is done twice. */
@@ -54,6 +55,7 @@ class CorpusWavesTest extends CorpusFixture {
     assertEquals(Sum.of(spark, fewRead.folder()), Sum.of(spark, rest.folder()));
   }
 
+  @Tag("sweep")
   @Test
   void otherOptionsHaveAFolderOfTheirOwn() throws Exception {
     Path results = folder.resolve("results");
@@ -143,6 +145,7 @@ class CorpusWavesTest extends CorpusFixture {
     assertEquals(1000, jobs.prepare(what, new Heard()).documents());
   }
 
+  @Tag("sweep")
   @Test
   void aDriverThatIsKilledLosesNoFinishedWave() throws Exception {
     Path results = folder.resolve("killed");
@@ -151,6 +154,7 @@ class CorpusWavesTest extends CorpusFixture {
     theRestIsDoneAgain(results);
   }
 
+  @Tag("sweep")
   @Test
   void aDriverThatIsTerminatedEndsAfterWhatIsFinished() throws Exception {
     Path results = folder.resolve("terminated");

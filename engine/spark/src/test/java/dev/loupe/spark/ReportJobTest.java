@@ -27,6 +27,7 @@ import org.apache.spark.sql.SparkSession;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -206,6 +207,7 @@ class ReportJobTest {
     return rows;
   }
 
+  @Tag("sweep")
   @Test
   void theReportDoesNotDependOnHowRowsAreSpread() {
     List<Row> rows = many();

@@ -18,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -101,6 +102,7 @@ class FirstContactTest {
     assertEquals(first.substring(first.indexOf("weights ")), second);
   }
 
+  @Tag("sweep")
   @Test
   void aChangedFileIsMadeAnewByOneOfTwoProcesses() throws Exception {
     Path cache = folder.resolve("cache");
@@ -140,6 +142,7 @@ class FirstContactTest {
     }
   }
 
+  @Tag("sweep")
   @Test
   void withoutLauncherOrFolderItIsDoneHereAndNow() throws Exception {
     Map<String, String> environment = olderCard(Path.of("/proc/nowhere"), "step_:skip");
@@ -169,6 +172,7 @@ class FirstContactTest {
     }
   }
 
+  @Tag("sweep")
   @Test
   void kernelsThatHangAreEndedAndTooManyOfThemEndIt() throws Exception {
     String said =

@@ -65,6 +65,7 @@ class PtxKernelsTest {
   }
 
   /** Kernels that a prompt and a decoding step are made of. */
+  @Tag("sweep")
   @Test
   void kernelsOfAModelAreRight() {
     right(PTX, c -> new AttentionSelfTest(c).attention(variant("attention", "v2"), F16));

@@ -23,6 +23,7 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(200)
 class SelfTestTest {
   /** And every kernel is tested but those of other head sizes. */
+  @Tag("sweep")
   @Test
   void everyFamilyIsRight() {
     Set<String> loaded = assertEveryFamilyIsRight();

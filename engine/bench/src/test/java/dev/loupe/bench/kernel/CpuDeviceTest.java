@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.loupe.ops.Precision;
 import java.util.ArrayList;
 import java.util.List;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -63,6 +64,7 @@ class CpuDeviceTest {
     }
   }
 
+  @Tag("sweep")
   @ParameterizedTest
   @EnumSource
   void everyCandidateIsRightOnAwkwardShapes(Operation operation) {

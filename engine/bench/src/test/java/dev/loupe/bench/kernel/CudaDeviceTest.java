@@ -17,6 +17,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -107,6 +108,7 @@ class CudaDeviceTest {
     };
   }
 
+  @Tag("sweep")
   @ParameterizedTest
   @EnumSource
   void allOutputsAreRightOnAwkwardShapes(Operation operation) {

@@ -26,6 +26,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -121,6 +122,7 @@ class ServeCommandTest {
     }
   }
 
+  @Tag("sweep")
   @Test
   void readsTheKeyFromAFile() throws Exception {
     Path key = Files.writeString(folder.resolve("key"), "s3cret\n");
@@ -165,11 +167,13 @@ class ServeCommandTest {
     return model;
   }
 
+  @Tag("sweep")
   @Test
   void talksByTheTemplateOfTheModelsFiles() throws Exception {
     talks(talking());
   }
 
+  @Tag("sweep")
   @Test
   void talksByTheTemplateInAGgufFile() throws Exception {
     Path file = Files.createDirectory(folder.resolve("alone")).resolve("m.gguf");

@@ -18,6 +18,7 @@ import javax.imageio.ImageIO;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.AutoClose;
 import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -98,6 +99,7 @@ class ReportBrowserTest {
     assertTrue(found.get("texts").getAsInt() >= 7 * figures, found::toString);
   }
 
+  @Tag("sweep")
   @ParameterizedTest
   @ValueSource(ints = {1000, 720, 400})
   void nothingSticksOutOrLiesOnSomethingElse(int width) throws IOException {
