@@ -33,6 +33,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalLong;
 import java.util.stream.Stream;
 
@@ -290,6 +291,21 @@ public final class Loupe implements AutoCloseable {
   /** Bytes of the GPU's memory that are in use, by whomever; empty on the CPU. */
   public OptionalLong deviceBytesInUse() {
     return device.ops().deviceBytesInUse();
+  }
+
+  /** Kernels that a decoding step launches on a GPU, as the last one that was new. */
+  public OptionalLong launchesOfStep() {
+    return device.ops().launchesOfStep();
+  }
+
+  /**
+   * Bytes a second that a GPU reads and writes at best while it copies its own memory, measured
+   * now; empty on the CPU.
+   *
+   * @throws dev.loupe.cuda.driver.GpuMemoryException if there is no room for what is copied
+   */
+  public OptionalDouble copyBytesPerSecond() {
+    return device.ops().copyBytesPerSecond();
   }
 
   /** What makes ids of texts; ends with this model. */

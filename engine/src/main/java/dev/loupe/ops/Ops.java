@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalLong;
 
 /**
@@ -119,6 +120,19 @@ public interface Ops extends AutoCloseable {
   /** Bytes of the device's own memory that are in use, by whomever; empty where it has none. */
   default OptionalLong deviceBytesInUse() {
     return OptionalLong.empty();
+  }
+
+  /** Kernels that a decoding step launches, as the last one that was new; empty on the CPU. */
+  default OptionalLong launchesOfStep() {
+    return OptionalLong.empty();
+  }
+
+  /**
+   * Bytes a second that the device reads and writes at best while it copies its own memory,
+   * measured now; empty where it has none.
+   */
+  default OptionalDouble copyBytesPerSecond() {
+    return OptionalDouble.empty();
   }
 
   @Override

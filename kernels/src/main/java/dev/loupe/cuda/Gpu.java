@@ -2,7 +2,6 @@ package dev.loupe.cuda;
 
 import dev.loupe.cuda.driver.CudaDriver;
 import dev.loupe.cuda.driver.DriverRequirements;
-import dev.loupe.cuda.driver.EarlyLaunch;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.GpuMemoryException;
@@ -201,11 +200,6 @@ public final class Gpu implements AutoCloseable {
     run(() -> files.forEach(modules::load));
   }
 
-  /** Whether kernels that wait for the one before them are launched so that they start early. */
-  boolean startsEarly() {
-    return choice.startsEarly() && EarlyLaunch.isKnown(computeCapability(), driver.version());
-  }
-
   /** Lets {@code choice} decide from now on which variants serve. */
   public void use(KernelChoice choice) {
     this.choice = choice;
@@ -266,6 +260,11 @@ public final class Gpu implements AutoCloseable {
    */
   public List<LaunchResources> resources(Runnable work) {
     return call(() -> launches.resources(work));
+  }
+
+  /** Launches so far; those that a graph replays count once, when it is recorded. */
+  public long launched() {
+    return call(launches::count);
   }
 
   /** True once an error has ended the context: nothing works any more but to close it. */

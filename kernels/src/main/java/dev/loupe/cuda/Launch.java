@@ -125,7 +125,10 @@ public final class Launch {
    * where {@link KernelChoice#startsEarly} allows it.
    */
   public Launch waits() {
-    early = EarlyLaunch.canWait(kernel.architecture()) ? new EarlyLaunch() : null;
+    boolean can =
+        EarlyLaunch.isKnown(gpu.computeCapability(), gpu.driverVersion())
+            && EarlyLaunch.canWait(kernel.architecture());
+    early = can ? new EarlyLaunch() : null;
     return this;
   }
 
@@ -154,7 +157,7 @@ public final class Launch {
     requireLimits();
     kernel.allowShared(sharedBytes);
     gpu.launches().launched(this);
-    int rc = early != null && gpu.startsEarly() ? putEarly(early) : putAfter();
+    int rc = early != null && gpu.choice().startsEarly() ? putEarly(early) : putAfter();
     if (rc != 0) {
       throw gpu.failure(rc, "launching " + this);
     }

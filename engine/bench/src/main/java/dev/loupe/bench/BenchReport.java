@@ -24,6 +24,7 @@ import java.util.stream.Collectors;
  * @param prompt the token ids that were read
  * @param measured with which maps; at least one, in the order of {@link Maps}
  * @param memory while runs warmed up
+ * @param card what else is said of a GPU
  */
 public record BenchReport(
     Settings settings,
@@ -33,6 +34,7 @@ public record BenchReport(
     List<Integer> prompt,
     List<Measured> measured,
     Memory memory,
+    Card card,
     Machine machine) {
 
   public BenchReport {
@@ -63,6 +65,7 @@ public record BenchReport(
         result.prompt(),
         Measured.of(model, precision, settings, result.runs(), ceilings),
         result.memory(),
+        result.card(),
         machine);
   }
 
@@ -161,7 +164,9 @@ public record BenchReport(
     String heading = several() ? "by formula, " + small(of.maps()) : "by formula";
     text.format("%-16s %12s", heading, prefill() ? "a prompt" : "a token");
     text.format(" %18s", emulated() ? "" : "a second");
-    text.format("%s%n", best ? "  of this machine's best" : "");
+    boolean copies = card.copy().isPresent();
+    String of100 = copies ? "  of what the card copies" : "";
+    text.format("%s%n", best ? "  of this machine's best" : of100);
     text.format("%-16s %9.1f MB", "bytes", of.work().bytes() / 1e6);
     if (!emulated()) {
       text.format(" %13.1f GB/s", of.gigabytesPerSecond());
@@ -169,12 +174,20 @@ public record BenchReport(
     if (best) {
       text.format(" %5.1f%% of %.1f", of.percentOfRead(), of.readCeiling());
     }
+    if (copies) {
+      double bytes = of.gigabytesPerSecond() * Measured.GIGA;
+      double copy = card.copy().getAsDouble() / Measured.GIGA;
+      text.format(" %5.1f%% of %.1f", card.percentOfCopy(bytes), copy);
+    }
     text.format("%n%-16s %10.1f M", "multiply-adds", of.work().multiplyAdds() / 1e6);
     if (!emulated()) {
       text.format(" %10.1f GFLOP/s", of.gigaflopPerSecond());
     }
     if (best) {
       text.format(" %5.1f%% of %.1f", of.percentOfMultiplyAdds(), of.flopCeiling());
+    }
+    if (card.launches().isPresent()) {
+      text.format("%n%-16s %10d", "launches", card.launches().getAsLong());
     }
     text.format("%n%n");
   }
@@ -226,6 +239,9 @@ public record BenchReport(
         results(json, measured.getFirst());
       }
       memory(json);
+      number(json, "launches_per_step", card.launches());
+      boolean copies = card.copy().isPresent();
+      number(json, "copy_bytes_per_second", copies, card.copy().orElse(0));
       machine(json);
       json.endObject();
     } catch (IOException e) {
@@ -299,6 +315,9 @@ public record BenchReport(
     boolean best = !of.ceilings().isEmpty();
     number(json, "percent_of_read", best, best ? of.percentOfRead() : 0);
     number(json, "percent_of_fma", best, best ? of.percentOfMultiplyAdds() : 0);
+    boolean copies = card.copy().isPresent();
+    double bytes = of.gigabytesPerSecond() * Measured.GIGA;
+    number(json, "percent_of_copy", copies, copies ? card.percentOfCopy(bytes) : 0);
     json.name("ceilings");
     if (best) {
       json.beginObject();

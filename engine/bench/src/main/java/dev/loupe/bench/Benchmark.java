@@ -11,6 +11,7 @@ import dev.loupe.text.Tokenizer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.OptionalLong;
 import java.util.Random;
 import java.util.concurrent.CancellationException;
 import java.util.stream.IntStream;
@@ -111,8 +112,9 @@ public final class Benchmark {
    * @param prompt the token ids that were read
    * @param runs in the order of time; fewer than asked for, perhaps none, if the listener ended it
    * @param memory while it warmed up
+   * @param card what else is said of a GPU
    */
-  public record Result(List<Integer> prompt, List<Run> runs, Memory memory) {
+  public record Result(List<Integer> prompt, List<Run> runs, Memory memory, Card card) {
     public Result {
       prompt = List.copyOf(prompt);
       runs = List.copyOf(runs);
@@ -172,6 +174,7 @@ public final class Benchmark {
     int kinds = settings.maps.size();
     int seed = 0;
     int[] prompt = prompt(seed);
+    OptionalLong launches = OptionalLong.empty(); // of a step of the first kind
     for (int i = 0; i < settings.allRuns(); i++) {
       int round = i / kinds;
       Maps maps = settings.maps.get((round + i) % kinds); // nobody is always the first
@@ -188,6 +191,9 @@ public final class Benchmark {
       if (done == null) {
         break;
       }
+      if (i == 0 && settings.phase == Phase.DECODE) {
+        launches = loupe.launchesOfStep();
+      }
       if (i >= settings.warmUpRuns()) {
         runs.add(new Run(maps, round - WARM_UP_RUNS, milliseconds(done, maps)));
       }
@@ -195,7 +201,11 @@ public final class Benchmark {
         listener.pause();
       }
     }
-    return new Result(Arrays.stream(prompt).boxed().toList(), runs, memory);
+    return new Result(Arrays.stream(prompt).boxed().toList(), runs, memory, card(runs, launches));
+  }
+
+  private Card card(List<Run> runs, OptionalLong launches) {
+    return runs.isEmpty() ? Card.NONE : Card.of(loupe, launches);
   }
 
   private double milliseconds(Generation run, Maps maps) {

@@ -19,6 +19,7 @@ import java.nio.file.Path;
 import java.util.Collections;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalLong;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
@@ -45,6 +46,12 @@ class BenchReportTest {
             backend,
             device,
             5);
+    Card card =
+        backend.equals("cpu")
+            ? Card.NONE
+            : new Card(
+                OptionalLong.of(244),
+                device.contains("emulator") ? OptionalDouble.empty() : OptionalDouble.of(40e9));
     int tokens = settings.phase() == Phase.PREFILL ? settings.promptTokens() : 1;
     boolean several = settings.maps().size() > 1;
     List<Measured> measured =
@@ -60,7 +67,7 @@ class BenchReportTest {
                         ceilings))
             .toList();
     return new BenchReport(
-        settings, model, Precision.F32, 2, List.of(3, 1, 2), measured, memory, MACHINE);
+        settings, model, Precision.F32, 2, List.of(3, 1, 2), measured, memory, card, MACHINE);
   }
 
   private static BenchReport compared(String backend, String device) {
@@ -102,9 +109,12 @@ class BenchReportTest {
             "gflop_per_second",
             "percent_of_read",
             "percent_of_fma",
+            "percent_of_copy",
             "ceilings",
             "map_bytes",
             "memory",
+            "launches_per_step",
+            "copy_bytes_per_second",
             "machine"),
         json.keySet());
     assertEquals(
@@ -129,7 +139,17 @@ class BenchReportTest {
     JsonObject json = json(compared("cpu", "cpu"));
     assertEquals("loupe-bench/2", json.get("schema").getAsString());
     assertEquals(
-        Set.of("schema", "phase", "model", "settings", "prompt", "measured", "memory", "machine"),
+        Set.of(
+            "schema",
+            "phase",
+            "model",
+            "settings",
+            "prompt",
+            "measured",
+            "memory",
+            "launches_per_step",
+            "copy_bytes_per_second",
+            "machine"),
         json.keySet());
     assertEquals("none,one,all", json.getAsJsonObject("settings").get("attention").getAsString());
     JsonArray measured = json.getAsJsonArray("measured");
@@ -281,7 +301,11 @@ class BenchReportTest {
     assertTrue(json.get("ceilings").isJsonNull() && json.get("percent_of_read").isJsonNull());
     assertEquals(10, number(json, "gb_per_second"), 1e-9);
     assertFalse(card.text().contains("best"), card.text());
-    assertTrue(card.text().contains("10.0 GB/s"), card.text());
+    assertTrue(card.text().contains("10.0 GB/s  25.0% of 40.0"), card.text());
+    assertTrue(card.text().contains("of what the card copies"), card.text());
+    assertTrue(card.text().contains("launches                244"), card.text());
+    assertEquals(244, number(json, "launches_per_step"));
+    assertEquals(25, number(json, "percent_of_copy"), 1e-9);
   }
 
   @Test

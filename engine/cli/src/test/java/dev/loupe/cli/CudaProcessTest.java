@@ -115,11 +115,9 @@ class CudaProcessTest {
   /** A card that no cubin fits, with a driver of which a part is missing. */
   @Test
   void aDriverWithoutItsCompilerLeavesTheCpu() throws Exception {
+    String cache = folder.resolve("cache").toString();
     Map<String, String> environment =
-        Map.of(
-            "LOUPE_CACHE", folder.resolve("cache").toString(),
-            "EMU_COMPUTE_CAPABILITY", "87",
-            "EMU_JIT", "0");
+        Map.of("LOUPE_CACHE", cache, "EMU_COMPUTE_CAPABILITY", "87", "EMU_JIT", "0");
     String why = "the driver's compiler, libnvidia-ptxjitcompiler, is not installed";
     child.run(generate(List.of(), "-q", "-n", 2, "--backend", "cuda"), environment).refused(4, why);
     Ran ran = child.run(generate(List.of(), "-n", 2), environment);

@@ -1,5 +1,6 @@
 package dev.loupe.ops.cuda;
 
+import dev.loupe.cuda.ColdTimer;
 import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.driver.Element;
@@ -26,6 +27,7 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
@@ -42,7 +44,10 @@ public final class CudaOps implements Ops {
   // all maps of one layer, 12 heads over 1,024 tokens in f32, are 27 MB: they need not wait
   static final int MAPS_AHEAD = 8;
 
+  private static final int COPIES = 10; // of which the best counts
+
   private final boolean graphs;
+  private volatile long launchesOfStep; // 0: none has run
   private final Gpu gpu;
   private final Element weights;
   private final Element activations;
@@ -233,6 +238,27 @@ public final class CudaOps implements Ops {
   @Override
   public OptionalLong deviceBytesInUse() {
     return OptionalLong.of(gpu.totalBytes() - gpu.freeBytes());
+  }
+
+  /** Tells how many kernels a step launched. */
+  void stepLaunched(long kernels) {
+    launchesOfStep = kernels;
+  }
+
+  @Override
+  public OptionalLong launchesOfStep() {
+    return launchesOfStep == 0 ? OptionalLong.empty() : OptionalLong.of(launchesOfStep);
+  }
+
+  @Override
+  public OptionalDouble copyBytesPerSecond() {
+    try (ColdTimer timer = new ColdTimer(gpu, ColdTimer.USUAL_BYTES)) {
+      double best = Double.MAX_VALUE;
+      for (int i = 0; i < COPIES; i++) {
+        best = Math.min(best, timer.copyMicroseconds());
+      }
+      return OptionalDouble.of(2e6 * timer.copiedBytes() / best);
+    }
   }
 
   @Override

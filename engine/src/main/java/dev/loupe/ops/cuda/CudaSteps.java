@@ -152,7 +152,9 @@ final class CudaSteps implements Steps {
     int at = number % recorded.length;
     Graph graph = recorded[at];
     if (!graphs || !room.isWarm(rows)) {
+      long before = gpu.launched();
       step(slot);
+      ops.stepLaunched(gpu.launched() - before);
       room.warmed(rows);
     } else if (graph == null) {
       graph = arena.own(gpu.record(() -> step(slot)));

@@ -46,7 +46,7 @@ record Trial(Variant variant, Element element) {
     Stream<Variant> others =
         card.cublas().isEmpty() ? Stream.of(GRAPH, EARLY) : Stream.of(GRAPH, EARLY, CUBLAS);
     return Stream.concat(KernelCatalogue.all().stream(), others)
-        .filter(v -> v != EARLY || EarlyLaunch.isKnown(card.computeCapability(), card.cuda()))
+        .filter(v -> !v.equals(EARLY) || EarlyLaunch.isKnown(card.computeCapability(), card.cuda()))
         .flatMap(
             v ->
                 Stream.of(Element.values())

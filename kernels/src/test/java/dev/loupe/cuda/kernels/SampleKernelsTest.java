@@ -351,8 +351,7 @@ class SampleKernelsTest extends SampleFixture {
   private static Outcome sample(List<SampleOptions> options, Rows rows, int threads, int mostKept) {
     int n = rows.logits.length;
     int vocabulary = rows.vocabulary();
-    int words = Math.ceilDiv(vocabulary, 32);
-    int stride = vocabulary + 3;
+    int words = Math.ceilDiv(vocabulary, 32), stride = vocabulary + 3;
     Outcome outcome = new Outcome(n, words);
     try (DeviceBuffer logits = upload(rows.logits, stride);
         DeviceBuffer allowed = gpu.allocate(Element.I32, words);
