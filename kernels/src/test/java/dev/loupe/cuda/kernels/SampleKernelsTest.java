@@ -351,9 +351,9 @@ class SampleKernelsTest extends SampleFixture {
   private static Outcome sample(List<SampleOptions> options, Rows rows, int threads, int mostKept) {
     int n = rows.logits.length;
     int vocabulary = rows.vocabulary();
-    int words = Math.ceilDiv(vocabulary, 32), stride = vocabulary + 3;
+    int words = Math.ceilDiv(vocabulary, 32);
     Outcome outcome = new Outcome(n, words);
-    try (DeviceBuffer logits = upload(rows.logits, stride);
+    try (DeviceBuffer logits = upload(rows.logits, vocabulary + 3);
         DeviceBuffer allowed = gpu.allocate(Element.I32, words);
         DeviceBuffer seen = gpu.allocate(Element.I32, (long) n * words);
         DeviceBuffer samples = gpu.allocate(Element.I32, n);
@@ -382,7 +382,7 @@ class SampleKernelsTest extends SampleFixture {
       }
       new SampleKernels(gpu, threads, mostKept)
           .sample(
-              new SampleKernels.Logits(logits, n, vocabulary, stride),
+              new SampleKernels.Logits(logits, n, vocabulary, vocabulary + 3),
               rows.allowed == null ? null : allowed,
               seen,
               samples,
