@@ -3,15 +3,19 @@ package dev.loupe.generate;
 import static dev.loupe.generate.CudaSizesTest.open;
 import static dev.loupe.generate.SameGenerations.assertSame;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import dev.loupe.Backend;
 import dev.loupe.EmulatedGpu;
 import dev.loupe.Loupe;
 import dev.loupe.OnGpu;
+import dev.loupe.Options;
 import dev.loupe.TinyModel;
 import dev.loupe.attention.AttentionSelection;
+import dev.loupe.cuda.driver.GpuMemoryException;
 import dev.loupe.generate.Generation.Finish;
 import dev.loupe.ops.Precision;
 import dev.loupe.sampling.NotFiniteException;
@@ -26,6 +30,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -183,6 +188,45 @@ class CudaSchedulerTest {
       }
     } finally {
       EmulatedGpu.reset();
+    }
+  }
+
+  /** Where no text has room beside the model, none of it is loaded. */
+  @Test
+  void slotsArePlannedBeforeTheModelIsLoaded() throws Exception {
+    EmulatedGpu.require();
+    Options options = Options.defaults().backend(Backend.CUDA).precision(Precision.F16);
+    try {
+      int memory = 1 << 20;
+      while (!hasRoom(options, memory)) {
+        memory += 64 << 10;
+      }
+      AtomicBoolean loads = new AtomicBoolean();
+      GpuMemoryException e =
+          assertThrows(
+              GpuMemoryException.class,
+              () -> Loupe.open(model, options.slots(2), (_, _) -> loads.set(true)).close());
+      String message = String.valueOf(e.getMessage());
+      assertTrue(message.contains("the model beside the cache of a text of "), message);
+      assertFalse(loads.get(), "it was loaded first");
+
+      EmulatedGpu.card(-1, -1, -1, 40 << 20);
+      try (Loupe loupe = Loupe.open(model, options.slots(1024));
+          Scheduler scheduler = loupe.scheduler(1024)) {
+        assertTrue(scheduler.slots() > 1 && scheduler.slots() < 1024, "" + scheduler.slots());
+      }
+    } finally {
+      EmulatedGpu.reset();
+    }
+  }
+
+  private static boolean hasRoom(Options options, int memory) throws Exception {
+    EmulatedGpu.card(-1, -1, -1, memory);
+    try {
+      Loupe.open(model, options).close();
+      return true;
+    } catch (GpuMemoryException e) {
+      return false;
     }
   }
 
