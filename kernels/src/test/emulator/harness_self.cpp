@@ -177,7 +177,7 @@ CASE(self_refused) {
   expect_failure([&] { launch("planted_no_such", {1}, {32}, 0, y, 0); }, {"named symbol not found"});
   expect_failure([&] { launch("planted_no_barrier", {1}, {1025}, 0, y, 0); }, {"invalid argument"});
   expect_failure([&] { launch("planted_no_barrier", {1, 65536}, {32}, 0, y, 0); }, {"invalid argument"});
-  expect_failure([&] { launch("planted_no_barrier", {1}, {32}, 200 * 1024, y, 0); }, {"invalid argument"});
+  expect_failure([&] { launch("planted_no_barrier", {1}, {32}, 240 * 1024, y, 0); }, {"invalid argument"});
   std::vector<float> host(65);
   expect_equal("copy that is too long", cuMemcpyHtoD_v2(y.address, host.data(), 65 * 4), 1);
   expect_equal("copy that is too long", cuMemcpyDtoH_v2(host.data(), y.address + 4, 64 * 4), 1);
