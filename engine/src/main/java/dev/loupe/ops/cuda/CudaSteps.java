@@ -147,6 +147,11 @@ final class CudaSteps implements Steps {
     for (int r = 0; r < rows; r++) {
       batch.set(r, 0, plan.kv().length(batch.sequence(r))); // the ids are on the device
     }
+    long bytes = (long) StepRoom.RESULT * rows * Integer.BYTES;
+    room.results
+        .memory()
+        .asSlice(number * bytes, bytes)
+        .fill((byte) -1); // no id, until it is there
     session.hold(); // a recording could not wait for what was put on the stream before it
     @Nullable Graph[] recorded = room.graphs(rows);
     int at = number % recorded.length;
