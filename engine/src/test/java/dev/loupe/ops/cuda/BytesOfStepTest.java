@@ -58,6 +58,8 @@ class BytesOfStepTest {
     private Counting() {}
 
     /**
+     * Writes them on a line of its own.
+     *
      * @param args folder of the model, precision, sequences
      */
     public static void main(String[] args) throws Throwable {
