@@ -255,7 +255,8 @@ DRIVER_API cuModuleGetFunction(Function** function, Module* module, const char* 
       return CUDA_SUCCESS;
     }
   }
-  module->functions.push_back(std::make_unique<Function>(Function{kernel, module, there ? found->second : Compiled{card.compute_capability}}));
+  Compiled compiled = there ? found->second : Compiled{card.compute_capability};
+  module->functions.push_back(std::make_unique<Function>(Function{kernel, module, compiled}));
   *function = module->functions.back().get();
   return CUDA_SUCCESS;
 }

@@ -56,7 +56,8 @@ struct Event {
 static bool late = getenv("EMU_STREAMS") && std::string(getenv("EMU_STREAMS")) == "late";
 static std::set<Stream*> streams;
 static std::set<Event*> events;
-static std::set<Graph*> graphs, executables;
+static std::set<Graph*> graphs;
+static std::map<Graph*, std::shared_ptr<const Graph>> executables;
 
 /** Null, 1 and 2 name the default streams. */
 static bool valid(const void* stream) {
@@ -417,7 +418,7 @@ DRIVER_API cuGraphInstantiateWithFlags(Graph** executable, Graph* graph, unsigne
   calls.objects++;
   if (!graphs.count(graph)) return CUDA_ERROR_INVALID_HANDLE;
   *executable = new Graph(*graph);
-  executables.insert(*executable);
+  executables[*executable].reset(*executable);
   return CUDA_SUCCESS;
 }
 DRIVER_API cuGraphUpload(Graph* executable, void*) {
@@ -427,8 +428,8 @@ DRIVER_API cuGraphUpload(Graph* executable, void*) {
 DRIVER_API cuGraphLaunch(Graph* executable, void* stream) {
   DRIVER_ENTER;
   if (!executables.count(executable) || !valid(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  return stream_submit(stream, [graph = *executable] {
-    CUresult rc = replay(graph);
+  return stream_submit(stream, [graph = executables[executable]] {
+    CUresult rc = replay(*graph);
     forget_early();  // what an error has kept from running
     return rc;
   });
@@ -447,9 +448,7 @@ DRIVER_API cuGraphDestroy(Graph* graph) {
 }
 DRIVER_API cuGraphExecDestroy(Graph* executable) {
   DRIVER_ENTER;
-  if (!executables.erase(executable)) return CUDA_ERROR_INVALID_HANDLE;
-  delete executable;
-  return CUDA_SUCCESS;
+  return executables.erase(executable) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /** From the next call on: 1, work waits until somebody waits for it; 0, it runs when it is submitted. */

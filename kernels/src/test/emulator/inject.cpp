@@ -25,7 +25,8 @@ CUresult injected_at_allocation() { return due(&allocations_before) ? CUDA_ERROR
  */
 static std::string broken(const char* name) {
   static const char* list = getenv("EMU_BREAK");
-  std::istringstream items(list ? list : "");
+  if (!list) return "";  // nearly always, and for every launch
+  std::istringstream items(list);
   for (std::string item; std::getline(items, item, ',');) {
     size_t colon = item.find(':');
     if (colon != std::string::npos && strncmp(name, item.c_str(), colon) == 0) return item.substr(colon + 1);

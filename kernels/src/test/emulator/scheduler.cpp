@@ -251,11 +251,11 @@ std::vector<size_t> block_order(size_t count) {
 size_t blocks_of(const Launch& l) { return static_cast<size_t>(l.grid.x) * l.grid.y * l.grid.z; }
 
 /** Where the shared memory of the block lies that is the i-th to start, and the k-th of those that exist. */
-size_t slot_of(size_t i, size_t k) {
+size_t slot_of([[maybe_unused]] size_t i, [[maybe_unused]] size_t k) {
 #ifdef EMU_TSAN
-  return static_cast<void>(k), i;  // memory used again by the next block would look like a race with it
+  return i;  // memory used again by the next block would look like a race with it
 #else
-  return static_cast<void>(i), k;
+  return k;
 #endif
 }
 
@@ -307,7 +307,13 @@ void go_on() {
       if (t->state == State::at_previous) make_ready(t);
     }
   }
-  if (!nothing_ready()) run_ready();
+  bool done = true;
+  for (auto& block : s->blocks) done = done && block->live == 0;
+  if (!nothing_ready()) {
+    run_ready();
+  } else if (!done) {
+    s->error = "deadlock: threads wait for others of a block that started early, and none can continue";
+  }
   check_shared();
 }
 

@@ -105,10 +105,7 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
             why -> {
               throw new BackendException(why);
             });
-    List<SessionSize> slots = new ArrayList<>(); // as many as asked for, half of them, and so on
-    for (int some = options.slots(); some > 0; some /= 2) {
-      slots.add(Scheduler.size(config, some));
-    }
+    List<SessionSize> sessions = Scheduler.sizes(config, options.slots());
     CudaOps ops;
     List<String> notes = new ArrayList<>();
     try {
@@ -130,7 +127,7 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
     }
     return opened(
         ops,
-        () -> ops.plan(config, checkpoint.has("lm_head.weight"), slots),
+        () -> ops.plan(config, checkpoint.has("lm_head.weight"), sessions),
         () -> {
           Transformer model = new Transformer(checkpoint, ops, progress);
           try {

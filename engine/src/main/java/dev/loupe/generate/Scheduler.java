@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.stream.IntStream;
 
 /**
  * The loop that reads prompts and writes tokens, for one caller or for many at once. All runs share
@@ -80,22 +81,30 @@ public final class Scheduler implements AutoCloseable {
           new SessionSize(config, config.nPositions(), some, rows, true, Optional.empty(), 0);
       return shared(open, Workspace.of(model, size, rows), some, PROMPT_ROWS);
     }
-    for (int some = slots; ; some = some / 2) {
-      SessionSize size = size(config, some);
+    for (SessionSize size : sizes(config, slots)) {
       try {
-        return shared(open, Workspace.of(model, size, size.rows()), some, size.rows());
+        return shared(open, Workspace.of(model, size, size.rows()), size.samples(), size.rows());
       } catch (GpuMemoryException e) {
-        if (some == 1) {
+        if (size.samples() == 1) {
           throw e;
         }
       }
     }
+    throw new AssertionError("the last of them is of one text");
   }
 
-  /** What the caches of so many texts take on a GPU. */
-  public static SessionSize size(Gpt2Config config, int slots) {
+  /**
+   * Sessions that a scheduler on a GPU tries one after the other: of {@code slots} texts, of half
+   * as many, and so on to one; none for no slots.
+   */
+  public static List<SessionSize> sizes(Gpt2Config config, int slots) {
     int logits = Math.min(Passes.LOGIT_ROWS, config.nPositions());
-    return new SessionSize(config, config.nPositions(), slots, logits, true, Optional.empty(), 0);
+    return IntStream.iterate(slots, some -> some > 0, some -> some / 2)
+        .mapToObj(
+            some ->
+                new SessionSize(
+                    config, config.nPositions(), some, logits, true, Optional.empty(), 0))
+        .toList();
   }
 
   private static Scheduler shared(OpenModel open, Workspace workspace, int slots, int promptRows) {

@@ -1,11 +1,14 @@
 package dev.loupe.model;
 
 import dev.loupe.ops.AttentionPlan;
+import dev.loupe.ops.Batch;
 import dev.loupe.ops.KvCache;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
+import dev.loupe.ops.TensorArena;
 import dev.loupe.sampling.Sampling;
+import dev.loupe.weights.config.Gpt2Config;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
@@ -40,6 +43,26 @@ public final class StepPlans {
             .toList();
     steps.set(rows, false);
     return steps;
+  }
+
+  /** Steps of so many sequences, each of one token, in a whole context; greedy. */
+  public static Steps begun(
+      Transformer model, TensorArena arena, int sequences, Optional<AttentionPlan> attention) {
+    Gpt2Config config = model.config();
+    KvCache kv =
+        new KvCache(
+            arena,
+            config.nLayer(),
+            config.nHead(),
+            config.headDim(),
+            sequences,
+            config.nPositions());
+    for (int s = 0; s < sequences; s++) {
+      kv.extend(Batch.sequence(s, 0, 1));
+    }
+    Tensor logits = arena.allocate(sequences, config.vocabSize());
+    Activations a = Activations.forSteps(arena, config, sequences);
+    return of(model, kv, a, logits, Sampling.greedy(), attention);
   }
 
   private StepPlans() {}

@@ -3,6 +3,7 @@ package dev.loupe.cuda;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuMemoryException;
 import java.util.Random;
+import java.util.function.DoubleSupplier;
 
 /**
  * Times launches with cold caches. Before each, the GPU copies more than its cache holds: weights
@@ -13,6 +14,8 @@ import java.util.Random;
 public final class ColdTimer implements AutoCloseable {
   /** A good amount to copy: caches go to 126 MB (B200). */
   public static final long USUAL_BYTES = 512L << 20;
+
+  private static final double ENOUGH_MICROSECONDS = 150_000;
 
   private final Gpu gpu;
   private final DeviceBuffer from;
@@ -73,6 +76,23 @@ public final class ColdTimer implements AutoCloseable {
   /** Microseconds of a copy. */
   public double copyMicroseconds() {
     return 1e3 * gpu.milliseconds(() -> to.copyFrom(from, from.elements()));
+  }
+
+  /** Bytes a second that the GPU reads and writes at best while it copies. */
+  public double copyBytesPerSecond() {
+    return 2e6 * copiedBytes() / best(this::copyMicroseconds);
+  }
+
+  /** The least of some measurements: 3 to 30, up to 150 ms in all, after one to warm up. */
+  public static double best(DoubleSupplier microseconds) {
+    double best = microseconds.getAsDouble();
+    double total = 0;
+    for (int i = 0; i < 3 || (i < 30 && total < ENOUGH_MICROSECONDS); i++) {
+      double time = microseconds.getAsDouble();
+      best = Math.min(best, time);
+      total += time;
+    }
+    return best;
   }
 
   /** Gives the memory back. */

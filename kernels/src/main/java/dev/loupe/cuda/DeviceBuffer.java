@@ -29,7 +29,7 @@ public final class DeviceBuffer implements AutoCloseable {
     this(gpu, element, elements, pointer, site, null);
   }
 
-  /** Host memory that the device reaches at {@code pointer}; freed by who has allocated it. */
+  /** Host memory that kernels reach at {@code pointer}; its {@link HostBuffer} frees it. */
   static DeviceBuffer mapped(Gpu gpu, long bytes, DevicePointer pointer) {
     return new DeviceBuffer(gpu, Element.I8, bytes, pointer, "pinned memory");
   }
@@ -305,7 +305,7 @@ public final class DeviceBuffer implements AutoCloseable {
     }
   }
 
-  /** What it stands for is gone. */
+  /** Its {@link HostBuffer} was freed. */
   void ended() {
     freed = true;
   }

@@ -6,6 +6,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import jcuda.Pointer;
 import jcuda.driver.JCudaDriver;
+import org.jspecify.annotations.Nullable;
 
 /**
  * Pinned host memory: the GPU copies to it and from it while the host goes on. What a copy brings
@@ -25,7 +26,7 @@ public final class HostBuffer implements AutoCloseable {
   private final Pinned pointer = new Pinned();
   private final Arena arena = Arena.ofShared();
   private final MemorySegment memory;
-  private final DeviceBuffer mapped; // the same memory, as kernels see it
+  private @Nullable DeviceBuffer mapped; // the same memory as kernels see it, once one asks
   private boolean freed;
 
   /**
@@ -38,10 +39,6 @@ public final class HostBuffer implements AutoCloseable {
         JCudaDriver.cuMemHostAlloc(pointer, bytes, JCudaDriver.CU_MEMHOSTALLOC_DEVICEMAP),
         "pinning %s".formatted(Gpu.size(bytes)));
     memory = MemorySegment.ofAddress(pointer.address()).reinterpret(bytes, arena, null);
-    DevicePointer device = new DevicePointer();
-    gpu.check(
-        JCudaDriver.cuMemHostGetDevicePointer(device, pointer, 0), "asking where it is mapped");
-    mapped = DeviceBuffer.mapped(gpu, bytes, device);
   }
 
   /** The memory; an IllegalStateException once it was freed. */
@@ -54,9 +51,23 @@ public final class HostBuffer implements AutoCloseable {
    * for, in place of a copy. It ends with this.
    *
    * @return as many elements as it has whole ones
+   * @throws IllegalArgumentException if it was freed
    */
   public DeviceBuffer onDevice(Element element) {
-    return mapped.as(element);
+    return gpu.call(
+        () -> {
+          requireLive();
+          DeviceBuffer there = mapped;
+          if (there == null) {
+            DevicePointer device = new DevicePointer();
+            gpu.check(
+                JCudaDriver.cuMemHostGetDevicePointer(device, pointer, 0),
+                "asking where pinned memory is mapped");
+            there = DeviceBuffer.mapped(gpu, bytes, device);
+            mapped = there;
+          }
+          return there.as(element);
+        });
   }
 
   /** Size in bytes. */
@@ -128,7 +139,9 @@ public final class HostBuffer implements AutoCloseable {
   void free() {
     if (!freed) {
       freed = true;
-      mapped.ended();
+      if (mapped != null) {
+        mapped.ended();
+      }
       arena.close();
       gpu.released(JCudaDriver.cuMemFreeHost(pointer), "freeing pinned memory");
     }

@@ -5,7 +5,6 @@ import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.driver.Parameter;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
@@ -23,19 +22,14 @@ final class KernelSignature {
    * {@code CUresult cuFuncGetParamInfo(CUfunction, size_t index, size_t* offset, size_t* size)}.
    */
   private static final Optional<MethodHandle> PARAM_INFO =
-      CudaDriver.library()
-          .flatMap(driver -> driver.find("cuFuncGetParamInfo"))
-          .map(
-              symbol ->
-                  Linker.nativeLinker()
-                      .downcallHandle(
-                          symbol,
-                          FunctionDescriptor.of(
-                              ValueLayout.JAVA_INT,
-                              ValueLayout.JAVA_LONG,
-                              ValueLayout.JAVA_LONG,
-                              ValueLayout.ADDRESS,
-                              ValueLayout.ADDRESS)));
+      CudaDriver.function(
+          "cuFuncGetParamInfo",
+          FunctionDescriptor.of(
+              ValueLayout.JAVA_INT,
+              ValueLayout.JAVA_LONG,
+              ValueLayout.JAVA_LONG,
+              ValueLayout.ADDRESS,
+              ValueLayout.ADDRESS));
 
   private KernelSignature() {}
 

@@ -12,6 +12,7 @@ import java.io.StringWriter;
 import java.util.Formatter;
 import java.util.List;
 import java.util.Locale;
+import java.util.OptionalDouble;
 import java.util.OptionalLong;
 import java.util.stream.Collectors;
 
@@ -164,9 +165,12 @@ public record BenchReport(
     String heading = several() ? "by formula, " + small(of.maps()) : "by formula";
     text.format("%-16s %12s", heading, prefill() ? "a prompt" : "a token");
     text.format(" %18s", emulated() ? "" : "a second");
-    boolean copies = card.copy().isPresent();
-    String of100 = copies ? "  of what the card copies" : "";
-    text.format("%s%n", best ? "  of this machine's best" : of100);
+    if (best) {
+      text.format("  of this machine's best");
+    } else if (card.copy().isPresent()) {
+      text.format("  of what the card copies");
+    }
+    text.format("%n");
     text.format("%-16s %9.1f MB", "bytes", of.work().bytes() / 1e6);
     if (!emulated()) {
       text.format(" %13.1f GB/s", of.gigabytesPerSecond());
@@ -174,10 +178,10 @@ public record BenchReport(
     if (best) {
       text.format(" %5.1f%% of %.1f", of.percentOfRead(), of.readCeiling());
     }
-    if (copies) {
-      double bytes = of.gigabytesPerSecond() * Measured.GIGA;
+    OptionalDouble ofCopy = card.percentOfCopy(of);
+    if (ofCopy.isPresent()) {
       double copy = card.copy().getAsDouble() / Measured.GIGA;
-      text.format(" %5.1f%% of %.1f", card.percentOfCopy(bytes), copy);
+      text.format(" %5.1f%% of %.1f", ofCopy.getAsDouble(), copy);
     }
     text.format("%n%-16s %10.1f M", "multiply-adds", of.work().multiplyAdds() / 1e6);
     if (!emulated()) {
@@ -240,8 +244,7 @@ public record BenchReport(
       }
       memory(json);
       number(json, "launches_per_step", card.launches());
-      boolean copies = card.copy().isPresent();
-      number(json, "copy_bytes_per_second", copies, card.copy().orElse(0));
+      number(json, "copy_bytes_per_second", card.copy());
       machine(json);
       json.endObject();
     } catch (IOException e) {
@@ -315,9 +318,7 @@ public record BenchReport(
     boolean best = !of.ceilings().isEmpty();
     number(json, "percent_of_read", best, best ? of.percentOfRead() : 0);
     number(json, "percent_of_fma", best, best ? of.percentOfMultiplyAdds() : 0);
-    boolean copies = card.copy().isPresent();
-    double bytes = of.gigabytesPerSecond() * Measured.GIGA;
-    number(json, "percent_of_copy", copies, copies ? card.percentOfCopy(bytes) : 0);
+    number(json, "percent_of_copy", card.percentOfCopy(of));
     json.name("ceilings");
     if (best) {
       json.beginObject();
@@ -372,6 +373,11 @@ public record BenchReport(
     } else {
       json.nullValue();
     }
+  }
+
+  private static void number(JsonWriter json, String name, OptionalDouble value)
+      throws IOException {
+    number(json, name, value.isPresent(), value.orElse(0));
   }
 
   private static void number(JsonWriter json, String name, boolean there, double value)

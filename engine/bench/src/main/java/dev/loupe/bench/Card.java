@@ -21,8 +21,10 @@ public record Card(OptionalLong launches, OptionalDouble copy) {
     return new Card(launches, emulated ? OptionalDouble.empty() : loupe.copyBytesPerSecond());
   }
 
-  /** The share of so many bytes a second of what it copies, in percent. */
-  double percentOfCopy(double bytesPerSecond) {
-    return 100 * bytesPerSecond / copy.orElseThrow();
+  /** What is read and written a second, in percent of what it copies; empty if that is. */
+  OptionalDouble percentOfCopy(Measured of) {
+    return copy.isPresent()
+        ? OptionalDouble.of(100 * Measured.GIGA * of.gigabytesPerSecond() / copy.getAsDouble())
+        : OptionalDouble.empty();
   }
 }

@@ -44,8 +44,6 @@ public final class CudaOps implements Ops {
   // all maps of one layer, 12 heads over 1,024 tokens in f32, are 27 MB: they need not wait
   static final int MAPS_AHEAD = 8;
 
-  private static final int COPIES = 10; // of which the best counts
-
   private final boolean graphs;
   private volatile long launchesOfStep; // 0: none has run
   private final Gpu gpu;
@@ -253,11 +251,7 @@ public final class CudaOps implements Ops {
   @Override
   public OptionalDouble copyBytesPerSecond() {
     try (ColdTimer timer = new ColdTimer(gpu, ColdTimer.USUAL_BYTES)) {
-      double best = Double.MAX_VALUE;
-      for (int i = 0; i < COPIES; i++) {
-        best = Math.min(best, timer.copyMicroseconds());
-      }
-      return OptionalDouble.of(2e6 * timer.copiedBytes() / best);
+      return OptionalDouble.of(timer.copyBytesPerSecond());
     }
   }
 

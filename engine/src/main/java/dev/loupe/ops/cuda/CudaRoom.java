@@ -53,17 +53,13 @@ final class CudaRoom implements AutoCloseable {
         return session.samples();
       }
     }
-    if (!sessions.isEmpty()) {
-      SessionSize last = sessions.getLast();
-      model
-          .and(memory(last))
-          .requireRoom(
-              gpu,
-              pool::freeOne,
-              "the model beside the cache of a text of %d tokens".formatted(last.positions()),
-              advice);
+    if (sessions.isEmpty()) {
+      return 0;
     }
-    return 0;
+    SessionSize last = sessions.getLast();
+    String both = "the model beside the cache of a text of %d tokens".formatted(last.positions());
+    model.and(memory(last)).requireRoom(gpu, pool::freeOne, both, advice);
+    return last.samples();
   }
 
   /** Likewise a session. */

@@ -4,7 +4,6 @@ import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.Graph;
 import dev.loupe.cuda.HostBuffer;
-import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
 import dev.loupe.cuda.kernels.SampleKernels;
 import dev.loupe.cuda.kernels.SampleOptions;
@@ -147,11 +146,7 @@ final class CudaSteps implements Steps {
     for (int r = 0; r < rows; r++) {
       batch.set(r, 0, plan.kv().length(batch.sequence(r))); // the ids are on the device
     }
-    long bytes = (long) StepRoom.RESULT * rows * Integer.BYTES;
-    room.results
-        .memory()
-        .asSlice(number * bytes, bytes)
-        .fill((byte) -1); // no id, until it is there
+    room.forget(number, rows);
     session.hold(); // a recording could not wait for what was put on the stream before it
     @Nullable Graph[] recorded = room.graphs(rows);
     int at = number % recorded.length;
@@ -242,7 +237,7 @@ final class CudaSteps implements Steps {
             at.keys(),
             at.segments().buffer(),
             room.turn),
-        room.results.onDevice(Element.I32),
+        room.resultsOnDevice,
         StepRoom.SLOTS,
         rows);
   }
@@ -253,8 +248,7 @@ final class CudaSteps implements Steps {
   }
 
   private int result(int row, int i) {
-    long at = ((long) (taken - 1) % StepRoom.SLOTS * rows + row) * StepRoom.RESULT + i;
-    return room.results.memory().getAtIndex(ValueLayout.JAVA_INT, at);
+    return room.result((taken - 1) % StepRoom.SLOTS, rows, row, i);
   }
 
   @Override

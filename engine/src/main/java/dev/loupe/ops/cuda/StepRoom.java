@@ -14,6 +14,7 @@ import dev.loupe.ops.AttentionPlan;
 import dev.loupe.ops.AttentionPlan.Kind;
 import dev.loupe.ops.StepPlan;
 import dev.loupe.ops.Steps;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -86,7 +87,8 @@ final class StepRoom {
   final DeviceBuffer allowed;
   final DeviceBuffer seen;
   final DeviceBuffer turn; // the slot that a row's next result goes to
-  final HostBuffer results; // [slots, rows, RESULT], which the device writes
+  private final HostBuffer results; // [slots, rows that take part, RESULT], which a kernel writes
+  final DeviceBuffer resultsOnDevice; // the same memory
   final List<Slot> slots = new ArrayList<>();
   private final BitSet warm = new BitSet(); // steps of so many rows have run
   private final Map<Integer, @Nullable Graph[]> graphs = new HashMap<>(); // by rows
@@ -123,6 +125,7 @@ final class StepRoom {
     seen.fill((byte) 0); // the sampler adds to them whether they count or not
     turn = lists.slice(8L * lane, lane);
     results = arena.own(gpu.pin((long) SLOTS * RESULT * rows * Integer.BYTES));
+    resultsOnDevice = results.onDevice(Element.I32);
     long mapBytes = plan.attention().map(a -> mapBytes(a, rows, plan.kv().capacity())).orElse(0L);
     for (int i = 0; i < SLOTS; i++) {
       slots.add(slot(arena, mapBytes));
@@ -141,6 +144,22 @@ final class StepRoom {
   @Nullable Graph[] graphs(int count) {
     int some = slots.getFirst().maps == null ? 1 : SLOTS;
     return graphs.computeIfAbsent(count, _ -> new Graph[some]);
+  }
+
+  /** Before a step, so that one which writes no result chooses no id. */
+  void forget(int slot, int count) {
+    for (long i = place(slot, count, 0); i < place(slot + 1, count, 0); i++) {
+      results.memory().setAtIndex(ValueLayout.JAVA_INT, i, -1);
+    }
+  }
+
+  /** One of the {@link #RESULT} numbers of a row of a step of {@code count} rows. */
+  int result(int slot, int count, int row, int number) {
+    return results.memory().getAtIndex(ValueLayout.JAVA_INT, place(slot, count, row) + number);
+  }
+
+  private static long place(int slot, int count, int row) {
+    return ((long) slot * count + row) * RESULT;
   }
 
   /** Whether a step of so many rows has run, so that recording one allocates nothing. */

@@ -5,17 +5,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import dev.loupe.cuda.driver.CudaDriver;
-import dev.loupe.model.Activations;
 import dev.loupe.model.StepPlans;
 import dev.loupe.model.Transformer;
-import dev.loupe.ops.Batch;
 import dev.loupe.ops.Gemm;
-import dev.loupe.ops.KvCache;
 import dev.loupe.ops.Precision;
 import dev.loupe.ops.Steps;
-import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
-import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.RandomCheckpoint;
 import dev.loupe.weights.config.Activation;
@@ -43,7 +38,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  */
 @Tag("sweep")
 class BytesOfStepTest {
-  /** Which the kernels' own counting test builds. */
+  /** The kernels' own counting test builds it. */
   private static final Path LIBRARY =
       Path.of("..", "kernels", "target", "sanitizers", "count").toAbsolutePath();
 
@@ -68,15 +63,7 @@ class BytesOfStepTest {
           CudaOps ops = new CudaOps(0, Precision.valueOf(args[1]), Gemm.OWN, false);
           Transformer model = new Transformer(checkpoint, ops);
           TensorArena arena = ops.arena()) {
-        KvCache kv =
-            new KvCache(arena, CONFIG.nLayer(), CONFIG.nHead(), CONFIG.headDim(), rows, 40);
-        Tensor logits = arena.allocate(rows, CONFIG.vocabSize());
-        Activations a = Activations.forSteps(arena, CONFIG, rows);
-        for (int s = 0; s < rows; s++) {
-          kv.extend(Batch.sequence(s, 0, 1));
-        }
-        try (Steps steps =
-            StepPlans.of(model, kv, a, logits, Sampling.greedy(), Optional.empty())) {
+        try (Steps steps = StepPlans.begun(model, arena, rows, Optional.empty())) {
           steps.start(1);
           steps.take();
           call("emu_reset_counts", MemorySegment.NULL);

@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import dev.loupe.OnGpu;
 import dev.loupe.cuda.driver.LaunchResources;
-import dev.loupe.model.Activations;
 import dev.loupe.model.StepPlans;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.Attention;
@@ -22,7 +21,6 @@ import dev.loupe.ops.Steps;
 import dev.loupe.ops.Tensor;
 import dev.loupe.ops.TensorArena;
 import dev.loupe.ops.Weight;
-import dev.loupe.sampling.Sampling;
 import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.RandomCheckpoint;
 import dev.loupe.weights.config.Activation;
@@ -73,21 +71,7 @@ class LaunchesOfStepTest {
         CudaOps ops = new CudaOps(0, precision, Gemm.OWN, false);
         Transformer model = new Transformer(checkpoint, ops);
         TensorArena arena = ops.arena()) {
-      Gpt2Config config = model.config();
-      KvCache kv =
-          new KvCache(
-              arena,
-              config.nLayer(),
-              config.nHead(),
-              config.headDim(),
-              samples,
-              config.nPositions());
-      Tensor logits = arena.allocate(samples, config.vocabSize());
-      Activations a = Activations.forSteps(arena, config, samples);
-      for (int s = 0; s < samples; s++) {
-        kv.extend(Batch.sequence(s, 0, 1));
-      }
-      try (Steps steps = StepPlans.of(model, kv, a, logits, Sampling.greedy(), Optional.empty())) {
+      try (Steps steps = StepPlans.begun(model, arena, samples, Optional.empty())) {
         List<String> kernels =
             ops.gpu().resources(() -> steps.start(2)).stream()
                 .map(LaunchResources::kernel)

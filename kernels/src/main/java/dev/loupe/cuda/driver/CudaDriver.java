@@ -6,6 +6,7 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -44,6 +45,16 @@ public record CudaDriver(int version, List<String> cards, String problem) {
   /** The driver's functions. It stays loaded: it may have threads of its own once initialised. */
   public static Optional<SymbolLookup> library() {
     return library(LIBRARY);
+  }
+
+  /**
+   * A function of the driver that JCuda lacks; empty where this driver is too old for it, or there
+   * is none.
+   */
+  public static Optional<MethodHandle> function(String name, FunctionDescriptor type) {
+    return library()
+        .flatMap(driver -> driver.find(name))
+        .map(symbol -> Linker.nativeLinker().downcallHandle(symbol, type));
   }
 
   /** A library of the system's, likewise. */

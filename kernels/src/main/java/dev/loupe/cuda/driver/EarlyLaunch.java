@@ -2,7 +2,6 @@ package dev.loupe.cuda.driver;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
@@ -38,19 +37,14 @@ public final class EarlyLaunch {
    * extra)}.
    */
   private static final Optional<MethodHandle> LAUNCH =
-      CudaDriver.library()
-          .flatMap(driver -> driver.find("cuLaunchKernelEx"))
-          .map(
-              symbol ->
-                  Linker.nativeLinker()
-                      .downcallHandle(
-                          symbol,
-                          FunctionDescriptor.of(
-                              ValueLayout.JAVA_INT,
-                              ValueLayout.JAVA_LONG,
-                              ValueLayout.JAVA_LONG,
-                              ValueLayout.JAVA_LONG,
-                              ValueLayout.JAVA_LONG)));
+      CudaDriver.function(
+          "cuLaunchKernelEx",
+          FunctionDescriptor.of(
+              ValueLayout.JAVA_INT,
+              ValueLayout.JAVA_LONG,
+              ValueLayout.JAVA_LONG,
+              ValueLayout.JAVA_LONG,
+              ValueLayout.JAVA_LONG));
 
   private final MemorySegment config = Arena.ofAuto().allocate(BYTES, Long.BYTES);
 
@@ -99,9 +93,7 @@ public final class EarlyLaunch {
     config.set(ValueLayout.JAVA_LONG, STREAM, stream);
     try {
       return (int) LAUNCH.orElseThrow().invokeExact(config.address(), function, parameters, 0L);
-    } catch (RuntimeException | Error e) {
-      throw e;
-    } catch (Throwable e) {
+    } catch (Throwable e) { // declared by every native call
       throw new IllegalStateException("cuLaunchKernelEx", e);
     }
   }

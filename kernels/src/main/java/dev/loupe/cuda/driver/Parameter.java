@@ -1,5 +1,7 @@
 package dev.loupe.cuda.driver;
 
+import java.util.Arrays;
+
 /** What a kernel expects at one place of its parameter list. */
 public enum Parameter {
   /** Address of device memory; set by a buffer. */
@@ -15,6 +17,14 @@ public enum Parameter {
 
   Parameter(int bytes) {
     this.bytes = bytes;
+  }
+
+  /** A list that begins with so many pointers. */
+  public static Parameter[] pointers(int count, Parameter... others) {
+    Parameter[] all = new Parameter[count + others.length];
+    Arrays.fill(all, 0, count, POINTER);
+    System.arraycopy(others, 0, all, count, others.length);
+    return all;
   }
 
   /** Size and alignment in bytes. */

@@ -10,6 +10,7 @@ import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.Launch;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.driver.Parameter;
 import dev.loupe.cuda.driver.Variant;
 import java.util.List;
 import java.util.Set;
@@ -131,31 +132,9 @@ public final class SampleKernels {
     this.threads = threads;
     this.mostKept = mostKept;
     sample =
-        new Launch(
-                gpu.kernel("sample", "sample_v1_f32"),
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                INT,
-                INT,
-                INT)
+        new Launch(gpu.kernel("sample", "sample_v1_f32"), Parameter.pointers(10, INT, INT, INT))
             .waits();
-    argmax =
-        new Launch(
-            gpu.kernel("sample", "sample_argmax_f32"),
-            POINTER,
-            POINTER,
-            POINTER,
-            POINTER,
-            INT,
-            INT);
+    argmax = new Launch(gpu.kernel("sample", "sample_argmax_f32"), Parameter.pointers(4, INT, INT));
     softmax =
         new Launch(
             gpu.kernel("sample", "sample_softmax_f32"), POINTER, POINTER, INT, INT, FLOAT, INT);

@@ -1,7 +1,6 @@
 package dev.loupe.cuda.kernels;
 
 import static dev.loupe.cuda.driver.Parameter.INT;
-import static dev.loupe.cuda.driver.Parameter.POINTER;
 
 import dev.loupe.cuda.BufferCheck;
 import dev.loupe.cuda.DeviceBuffer;
@@ -9,6 +8,7 @@ import dev.loupe.cuda.Gpu;
 import dev.loupe.cuda.Launch;
 import dev.loupe.cuda.driver.Element;
 import dev.loupe.cuda.driver.GpuException;
+import dev.loupe.cuda.driver.Parameter;
 import dev.loupe.cuda.driver.Variant;
 import java.util.List;
 import java.util.Set;
@@ -46,21 +46,7 @@ public final class StepKernels {
   public StepKernels(Gpu gpu) {
     this.gpu = gpu;
     advance =
-        new Launch(
-                gpu.kernel("step", "step_advance_i32"),
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                POINTER,
-                INT,
-                INT)
+        new Launch(gpu.kernel("step", "step_advance_i32"), Parameter.pointers(11, INT, INT))
             .waits();
   }
 

@@ -83,8 +83,8 @@ final class GraphSelfTest {
   }
 
   /**
-   * x = W y + b, y = V x + b, and so on: each product reads what the one before it has written. By
-   * kernels that start early, and by such that don't.
+   * x = W y, y = V x, and so on: each product reads what the one before it has written. By kernels
+   * that start early, and by such that don't.
    */
   private void early() {
     Gpu gpu = c.gpu();
@@ -92,14 +92,13 @@ final class GraphSelfTest {
     Variant v1 = KernelCatalogue.of("gemv").getLast();
     float[] start = c.floats(Element.F32, WIDTH);
     DeviceBuffer[] weights = {square(), square()};
-    DeviceBuffer bias = c.put(Element.F32, start);
     DeviceBuffer[] results = new DeviceBuffer[2];
     KernelChoice before = gpu.choice();
     for (int turn = 0; turn < 2; turn++) {
       DeviceBuffer[] xy = {c.put(Element.F32, start), c.put(Element.F32, start)};
       LinearCall[] calls = new LinearCall[2];
       for (int i = 0; i < 2; i++) {
-        LinearMap map = new LinearMap(weights[i], null, bias, WIDTH, WIDTH);
+        LinearMap map = new LinearMap(weights[i], null, null, WIDTH, WIDTH);
         calls[i] =
             gemv.prepare(
                 v1, map, xy[1 - i], new LinearEpilogue.Output(xy[i], KernelActivation.NONE));
@@ -127,11 +126,14 @@ final class GraphSelfTest {
     c.compareBits("x of kernels that start early", results[1], results[0]);
   }
 
-  /** W [WIDTH, WIDTH], so small that products stay of the size of x. */
+  /**
+   * W [WIDTH, WIDTH] whose products are about as large as x: if they shrank, the chain would come
+   * to rest, and what is read too early would be what comes later, too.
+   */
   private DeviceBuffer square() {
     float[] w = c.floats(Element.F32, WIDTH * WIDTH);
     for (int i = 0; i < w.length; i++) {
-      w[i] /= (float) Math.sqrt(WIDTH);
+      w[i] *= (float) Math.sqrt(3.0 / WIDTH); // a third: the variance of what c makes
     }
     return c.put(Element.F32, w);
   }

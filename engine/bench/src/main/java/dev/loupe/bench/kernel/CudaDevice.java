@@ -21,7 +21,6 @@ import java.util.List;
 import java.util.Optional;
 import java.util.Random;
 import java.util.Set;
-import java.util.function.DoubleSupplier;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
@@ -37,7 +36,6 @@ public final class CudaDevice implements Device {
   private static final int PRODUCT = 8192; // rows and columns of the large product
   private static final int EMULATED_PRODUCT = 64;
   private static final int EMULATED_COPY = 1 << 20; // bytes
-  private static final double MEASURED_MICROSECONDS = 150_000; // of each ceiling, about
 
   private final Gpu gpu;
   private final boolean emulated;
@@ -204,12 +202,7 @@ public final class CudaDevice implements Device {
    */
   @Override
   public Roofline measure(Precision precision) {
-    return CudaRun.failing(
-        gpu,
-        () -> {
-          double copy = best(timer::copyMicroseconds);
-          return new Roofline(2e6 * timer.copiedBytes() / copy, product(precision));
-        });
+    return CudaRun.failing(gpu, () -> new Roofline(timer.copyBytesPerSecond(), product(precision)));
   }
 
   /** Operations a second. */
@@ -234,25 +227,14 @@ public final class CudaDevice implements Device {
               map,
               x,
               new LinearEpilogue.Output(y, KernelActivation.NONE));
-      double time = best(() -> 1e3 * gpu.milliseconds(() -> call.run(size)));
+      double time = ColdTimer.best(() -> 1e3 * gpu.milliseconds(() -> call.run(size)));
       Cublas other = cublas;
       if (other != null) {
         Runnable product = () -> other.linear(x, w, y, size, size, size, false);
-        time = Math.min(time, best(() -> 1e3 * gpu.milliseconds(product)));
+        time = Math.min(time, ColdTimer.best(() -> 1e3 * gpu.milliseconds(product)));
       }
       return 2e6 * elements * n / time;
     }
-  }
-
-  private static double best(DoubleSupplier microseconds) {
-    double best = microseconds.getAsDouble();
-    double total = 0; // the first one loads and warms up
-    for (int i = 0; i < 3 || (i < 30 && total < MEASURED_MICROSECONDS); i++) {
-      double time = microseconds.getAsDouble();
-      best = Math.min(best, time);
-      total += time;
-    }
-    return best;
   }
 
   /** Frees all that is left on the GPU. */
