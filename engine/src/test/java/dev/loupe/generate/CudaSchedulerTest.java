@@ -197,10 +197,16 @@ class CudaSchedulerTest {
     EmulatedGpu.require();
     Options options = Options.defaults().backend(Backend.CUDA).precision(Precision.F16);
     try {
-      int memory = 1 << 20;
-      while (!hasRoom(options, memory)) {
-        memory += 64 << 10;
+      int[] room = {0, 64}; // 64 KB each: too little, and enough
+      while (!hasRoom(options, room[1] << 16)) {
+        room[0] = room[1];
+        room[1] *= 2;
       }
+      while (room[1] - room[0] > 1) {
+        int between = (room[0] + room[1]) / 2;
+        room[hasRoom(options, between << 16) ? 1 : 0] = between;
+      }
+      EmulatedGpu.card(-1, -1, -1, room[1] << 16);
       AtomicBoolean loads = new AtomicBoolean();
       GpuMemoryException e =
           assertThrows(

@@ -281,6 +281,7 @@ class CudaProcessTest {
         auto.err());
   }
 
+  @Tag("sweep")
   @Test
   void theDoctorTellsKernelsThatComputeNothing() throws Exception {
     // an older card has half as many kernels to be tested

@@ -30,6 +30,15 @@ class AttentionStatisticsKernelsTest extends AttentionMapFixture {
     return statistics().filter(c -> c.d() == 64);
   }
 
+  /** The smallest heads, the usual ones, and the largest. */
+  static Stream<Case> someStatistics() {
+    return statistics().filter(c -> c.d() == 8 || c.d() == 64 || c.d() == 128);
+  }
+
+  static Stream<Case> otherStatistics() {
+    return statistics().filter(c -> c.d() != 8 && c.d() != 64 && c.d() != 128);
+  }
+
   /** What came back. */
   private static final class Found {
     final float[] entropy;
@@ -62,8 +71,19 @@ class AttentionStatisticsKernelsTest extends AttentionMapFixture {
   }
 
   @ParameterizedTest
-  @MethodSource("statistics")
+  @MethodSource("someStatistics")
   void statisticsEqualTheReference(Case c) {
+    compareAll(c);
+  }
+
+  @ParameterizedTest
+  @MethodSource("otherStatistics")
+  @Tag("sweep")
+  void statisticsOfHeadsOfAnySizeEqualTheReference(Case c) {
+    compareAll(c);
+  }
+
+  private static void compareAll(Case c) {
     try (MapProblem a = c.problem(c.d() == 64 ? 20 : 1)) {
       int[] heads = {2, 0};
       int first = 1;

@@ -87,6 +87,7 @@ class SelfTestTest {
 
   /** So each comparison can fail. */
   @Test
+  @Tag("sweep")
   @OnDevice(emulated = true)
   void everyResultOfAKernelThatDoesNothingIsWrong(@TempDir Path temporary) throws Exception {
     String output = ChildJvm.run(WithoutKernels.class, Map.of("EMU_KERNELS_OFF", "_"), temporary);
