@@ -56,6 +56,7 @@ public final class AttentionRecorder implements AttentionHook {
   private final Deque<Tensor> free = new ArrayDeque<>();
   private final Queue<Chunk> pending = new ArrayDeque<>();
   private final long chunkBytes;
+  private final boolean together; // probabilities and statistics
   private final float[] row;
   private final Sequences sequences;
 
@@ -81,12 +82,28 @@ public final class AttentionRecorder implements AttentionHook {
     this.sequences = sequences;
     this.heads = plan.heads().stream().mapToInt(h -> h).toArray();
     this.norms = norms;
-    int ahead = ops.rebuildsAhead();
-    chunkBytes = scratchBytes / ahead;
-    for (int i = 0; i < ahead; i++) {
+    together = together(ops, plan);
+    int chunks = chunks(ops, plan);
+    chunkBytes = scratchBytes / chunks;
+    for (int i = 0; i < chunks; i++) {
       free.add(arena.allocate(1, Math.toIntExact(Math.ceilDiv(chunkBytes, Float.BYTES))));
     }
     row = new float[Math.max(tokens, AttentionPlan.statisticsOf(plan.top()))];
+  }
+
+  /**
+   * Whether q . k is computed once for probabilities and statistics. A backend that brings rows to
+   * the host while it goes on has a kernel for each.
+   */
+  private static boolean together(Ops ops, AttentionPlan plan) {
+    return ops.rebuildsAhead() == 1
+        && plan.kept().contains(Kind.PROBABILITIES)
+        && plan.kept().contains(Kind.STATISTICS);
+  }
+
+  /** How many chunks have room at a time. */
+  private static int chunks(Ops ops, AttentionPlan plan) {
+    return together(ops, plan) ? 2 : ops.rebuildsAhead();
   }
 
   /** Rows begin at multiples of 16 elements, so that kernels can write them by vectors. */
@@ -101,7 +118,7 @@ public final class AttentionRecorder implements AttentionHook {
       long one = plan.bytes(kind, 1, rounded(keys));
       most = Math.max(most, Math.clamp(CHUNK_BYTES, one, one * keys));
     }
-    return ops.rebuildsAhead() * most;
+    return chunks(ops, plan) * most;
   }
 
   @Override
@@ -123,6 +140,9 @@ public final class AttentionRecorder implements AttentionHook {
       norms.observe(ops, in, from, count, plan.heads(), this::keep);
     }
     for (Kind kind : plan.kept()) {
+      if (together && kind == Kind.STATISTICS) {
+        continue; // came with the probabilities
+      }
       for (int first = from; first < from + count; ) {
         int rows = rowsThatFit(in, kind, first, from + count);
         begin(in, kind, first, rows);
@@ -132,11 +152,16 @@ public final class AttentionRecorder implements AttentionHook {
   }
 
   private int rowsThatFit(Attention in, Kind kind, int first, int end) {
+    boolean both = together && kind == Kind.PROBABILITIES;
     int rows = 0;
     int keys = 0;
     while (first + rows < end) {
       keys = Math.max(keys, in.keys(first + rows));
-      if (rows > 0 && plan.bytes(kind, rows + 1, rounded(keys)) > chunkBytes) {
+      long bytes = plan.bytes(kind, rows + 1, rounded(keys));
+      if (both) {
+        bytes = Math.max(bytes, plan.bytes(Kind.STATISTICS, rows + 1, rounded(keys)));
+      }
+      if (rows > 0 && bytes > chunkBytes) {
         break;
       }
       rows++;
@@ -145,16 +170,19 @@ public final class AttentionRecorder implements AttentionHook {
   }
 
   private void begin(Attention in, Kind kind, int first, int rows) {
-    if (free.isEmpty()) {
-      deliver(pending.remove());
-    }
     int keys = 0;
     for (int r = first; r < first + rows; r++) {
       keys = Math.max(keys, in.keys(r));
     }
-    Tensor room = free.remove();
-    int columns = plan.columns(kind, rounded(keys));
-    Tensor to = new Tensor(plan.dtype(kind), heads.length * rows, columns, room.data());
+    Tensor to = room(kind, rows, keys);
+    if (together && kind == Kind.PROBABILITIES) {
+      Tensor spread = room(Kind.STATISTICS, rows, keys);
+      List<RebuiltRows> both =
+          in.probabilitiesAndStatistics(heads, first, rows, to, plan.top(), spread);
+      pending.add(new Chunk(in, kind, first, rows, to, both.getFirst()));
+      pending.add(new Chunk(in, Kind.STATISTICS, first, rows, spread, both.getLast()));
+      return;
+    }
     RebuiltRows rebuilt =
         switch (kind) {
           case PROBABILITIES -> in.probabilities(heads, first, rows, to);
@@ -162,6 +190,16 @@ public final class AttentionRecorder implements AttentionHook {
           case STATISTICS -> in.statistics(heads, first, rows, plan.top(), to);
         };
     pending.add(new Chunk(in, kind, first, rows, to, rebuilt));
+  }
+
+  /** Room for some rows; where there is none, what was begun first is delivered. */
+  private Tensor room(Kind kind, int rows, int keys) {
+    if (free.isEmpty()) {
+      deliver(pending.remove());
+    }
+    Tensor room = free.remove();
+    int columns = plan.columns(kind, rounded(keys));
+    return new Tensor(plan.dtype(kind), heads.length * rows, columns, room.data());
   }
 
   /** At the end of a pass: hands on what is still under way. */

@@ -1,5 +1,7 @@
 package dev.loupe.ops;
 
+import java.util.List;
+
 /**
  * The attention of one layer in a pass. First {@link #project} makes queries, keys and values, then
  * {@link #attend} makes of them the heads' outputs. After that, and as long as the pass is open and
@@ -138,6 +140,20 @@ public abstract class Attention {
    * @return the rows, on their way to the host; good until {@code out} is written again
    */
   public abstract RebuiltRows statistics(int[] heads, int firstRow, int rows, int top, Tensor out);
+
+  /**
+   * Rebuilds rows and says how they are spread: what {@link #probabilities} and {@link #statistics}
+   * write, to the bit. Where the backend can, q . k is computed once for both.
+   *
+   * @param out of the probabilities
+   * @param spread of the statistics
+   * @return the probabilities, then the statistics
+   */
+  public List<RebuiltRows> probabilitiesAndStatistics(
+      int[] heads, int firstRow, int rows, Tensor out, int top, Tensor spread) {
+    return List.of(
+        probabilities(heads, firstRow, rows, out), statistics(heads, firstRow, rows, top, spread));
+  }
 
   /**
    * Checks that its pass goes on.

@@ -90,18 +90,33 @@ final class AttentionRows {
     }
   }
 
-  /** How rows are spread, see {@link Attention#statistics}. */
-  void statistics(Attention in, int[] heads, int firstRow, int rows, int top, Tensor out) {
+  /** How rows are spread, see {@link Attention#statistics}; and the rows, if they have a place. */
+  void statistics(
+      Attention in,
+      int[] heads,
+      int firstRow,
+      int rows,
+      @Nullable Tensor map,
+      int top,
+      Tensor out) {
     rebuild(
         in,
         heads,
         firstRow,
         rows,
-        (head, row, n, to, s) -> spreadRows(in, head, row, n, top, out, to, s));
+        (head, row, n, to, s) -> spreadRows(in, head, row, n, map, top, out, to, s));
   }
 
   private static void spreadRows(
-      Attention in, int head, int row, int rows, int top, Tensor out, int outRow, Scratch s) {
+      Attention in,
+      int head,
+      int row,
+      int rows,
+      @Nullable Tensor map,
+      int top,
+      Tensor out,
+      int outRow,
+      Scratch s) {
     s.spreads.fill((byte) 0);
     for (int m = 0; m < rows; m++) {
       Arrays.fill(s.statistics[m], 2, 2 + top, -1);
@@ -112,7 +127,16 @@ final class AttentionRows {
       for (int m = 0; m < rows; m++) {
         int n = AttentionTask.visible(in, row + m, tile);
         if (n > 0) {
-          spread(in, head, row + m, m, tile, n, top, s);
+          boolean ranks = spread(in, head, row + m, m, tile, n, top, s);
+          if (ranks || map != null) {
+            copy(s.scores, Scratch.SCORES * m, s.row, 0, n);
+          }
+          if (ranks) {
+            rank(tile, n, top, s.row, s.statistics[m]);
+          }
+          if (map != null) {
+            map.dtype().encode(s.row, 0, n, map.data(), map.offset(outRow + m, tile));
+          }
         }
       }
     }
@@ -125,8 +149,11 @@ final class AttentionRows {
     }
   }
 
-  /** What the first {@code n} keys of a tile add to the statistics of row {@code m} of it. */
-  private static void spread(
+  /**
+   * Makes probabilities of the first {@code n} scores of row {@code m} of a tile, and adds to its
+   * entropy and mean distance; true if one of them may be among the top ones.
+   */
+  private static boolean spread(
       Attention in, int head, int row, int m, int tile, int n, int top, Scratch s) {
     weigh(in, null, head, row, m, n, s);
     float logSum = in.lse().data().get(ScalarLoops.F32, in.lse().offset(row, head));
@@ -134,15 +161,19 @@ final class AttentionRows {
     float largest =
         s.loops.spread(
             s.scores, Scratch.SCORES * m, logSum, distance, s.spreads, 2 * Scratch.LANES * m);
-    float[] result = s.statistics[m];
-    float least = result[1 + 2 * top]; // of the top ones
-    if (tile == 0 || largest > least) {
-      copy(s.scores, Scratch.SCORES * m, s.row, 0, n);
-      for (int i = 0; i < n; i++) {
-        if (s.row[i] > least || tile + i < top) {
-          rank(tile + i, s.row[i], top, result);
-          least = result[1 + 2 * top];
-        }
+    return tile == 0 || largest > least(s.statistics[m], top);
+  }
+
+  /** The smallest of the top ones. */
+  private static float least(float[] result, int top) {
+    return result[1 + 2 * top];
+  }
+
+  /** Ranks the {@code n} probabilities of a tile. */
+  private static void rank(int tile, int n, int top, float[] row, float[] result) {
+    for (int i = 0; i < n; i++) {
+      if (row[i] > least(result, top) || tile + i < top) {
+        rank(tile + i, row[i], top, result);
       }
     }
   }

@@ -21,6 +21,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Arrays;
 import java.util.BitSet;
+import java.util.List;
 import java.util.Locale;
 import org.jspecify.annotations.Nullable;
 
@@ -374,8 +375,20 @@ public final class CpuOps implements Ops {
       public RebuiltRows statistics(int[] heads, int firstRow, int rows, int top, Tensor out) {
         requireRows(heads, firstRow, rows, out);
         same("columns", out.cols(), AttentionPlan.statisticsOf(top));
-        ops.attentionRows.statistics(this, heads, firstRow, rows, top, out);
+        ops.attentionRows.statistics(this, heads, firstRow, rows, null, top, out);
         return (row, into, count) -> ops.read(out, row, into, count);
+      }
+
+      @Override
+      public List<RebuiltRows> probabilitiesAndStatistics(
+          int[] heads, int firstRow, int rows, Tensor out, int top, Tensor spread) {
+        requireMap(heads, firstRow, rows, out);
+        requireRows(heads, firstRow, rows, spread);
+        same("columns", spread.cols(), AttentionPlan.statisticsOf(top));
+        ops.attentionRows.statistics(this, heads, firstRow, rows, out, top, spread);
+        return List.of(
+            (row, into, count) -> ops.read(out, row, into, count),
+            (row, into, count) -> ops.read(spread, row, into, count));
       }
     }
   }

@@ -100,6 +100,15 @@ class AttentionTest {
         spreads.read(i, statistics[i / rows][i % rows], spread.cols());
       }
       alone(arena, attention, all, statistics);
+      map.data().fill((byte) 0x7f); // NaN
+      spread.data().fill((byte) 0x7f);
+      List<RebuiltRows> both = attention.probabilitiesAndStatistics(all, 0, rows, map, TOP, spread);
+      assertArrayEquals(p, read(attention, both.getFirst(), heads, rows));
+      for (int i = 0; i < heads * rows; i++) {
+        float[] row = new float[spread.cols()];
+        both.getLast().read(i, row, row.length);
+        assertArrayEquals(statistics[i / rows][i % rows], row);
+      }
       pass.close();
       assertThrows(
           IllegalStateException.class, () -> attention.statistics(all, 0, rows, TOP, spread));
