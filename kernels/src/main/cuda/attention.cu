@@ -4,3 +4,4 @@
 #include "attention_v3.cuh"
 #include "attention_v4.cuh"
 #include "attention_v5.cuh"
+#include "attention_v6.cuh"

@@ -23,8 +23,9 @@ __device__ __forceinline__ unsigned swizzled(unsigned row, unsigned chunk) {
   return row * (DMAX * 2) + ((chunk ^ (row / (8 / w) & (w - 1))) << 4);
 }
 
-// Starts copying a tile of BC keys, zeros beyond `valid` rows and beyond D. 128 threads; up to 8
-// neighbours share a row, and what a thread copies lies at fixed distances in shared memory.
+// Starts copying a tile of BC keys, zeros beyond `valid` rows and beyond D. The block's first 128
+// threads; up to 8 neighbours share a row, and what a thread copies lies at fixed distances in shared
+// memory.
 template <class E, int BC, int DMAX>
 __device__ __forceinline__ void copy_tile(unsigned char* dst, const E* src, int valid, int D) {
   constexpr int N = DMAX / 8, G = N < 8 ? N : 8, ROWS = 128 / G;
@@ -84,9 +85,9 @@ struct QueryTile {
       }
   }
 
-  // S becomes P; m, l and O follow. The 4 lanes of a row are neighbours. Every row sees key 0, so
-  // its m is finite from the first tile on.
-  __device__ __forceinline__ void softmax(float (&s)[Bc / 8][4], float scaleLog2) {
+  // S becomes P; m and l follow, and O is to shrink. The 4 lanes of a row are neighbours. Every row
+  // sees key 0, so its m is finite from the first tile on.
+  __device__ __forceinline__ void weigh(float (&s)[Bc / 8][4], float scaleLog2, float (&shrink)[2]) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       float mNew = m[i];
@@ -94,14 +95,9 @@ struct QueryTile {
       for (int n = 0; n < Bc / 8; n++) mNew = fmaxf(mNew, fmaxf(s[n][2 * i], s[n][2 * i + 1]));
       mNew = fmaxf(mNew, __shfl_xor_sync(0xffffffffu, mNew, 1));
       mNew = fmaxf(mNew, __shfl_xor_sync(0xffffffffu, mNew, 2));
-      const float shrink = exp2_approx((m[i] - mNew) * scaleLog2);  // 0 at first, when m is -inf
+      shrink[i] = exp2_approx((m[i] - mNew) * scaleLog2);  // 0 at first, when m is -inf
       m[i] = mNew;
-      l[i] *= shrink;
-#pragma unroll
-      for (int n = 0; n < DMAX / 8; n++) {
-        o[n][2 * i] *= shrink;
-        o[n][2 * i + 1] *= shrink;
-      }
+      l[i] *= shrink[i];
       const float shift = -mNew * scaleLog2;
 #pragma unroll
       for (int n = 0; n < Bc / 8; n++)
@@ -111,6 +107,19 @@ struct QueryTile {
           l[i] += s[n][e];
         }
     }
+  }
+
+  __device__ __forceinline__ void rescale(const float (&shrink)[2]) {
+#pragma unroll
+    for (int n = 0; n < DMAX / 8; n++)
+#pragma unroll
+      for (int e = 0; e < 4; e++) o[n][e] *= shrink[e >> 1];
+  }
+
+  __device__ __forceinline__ void softmax(float (&s)[Bc / 8][4], float scaleLog2) {
+    float shrink[2];
+    weigh(s, scaleLog2, shrink);
+    rescale(shrink);
   }
 
   // Of every two column tiles an even lane writes the first and an odd one the second, 4 columns each:

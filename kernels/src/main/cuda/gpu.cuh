@@ -26,6 +26,7 @@
 /** Registers a kernel with the emulator. */
 #define EXPORT_KERNEL(name)
 
+/** Where shared memory lies in its window of addresses. */
 __device__ __forceinline__ unsigned shared_address(const void* p) {
   return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
@@ -33,6 +34,11 @@ __device__ __forceinline__ unsigned shared_address(const void* p) {
 /** bar.sync id, threads: a barrier over `threads` threads of the block (a multiple of 32); id 1 to 15. */
 __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+/** bar.arrive: counts at a named barrier without waiting there; `threads` are those that arrive and those that wait. */
+__device__ __forceinline__ void named_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
 /** A barrier over all blocks of a cooperative launch. */
@@ -126,6 +132,74 @@ __device__ __forceinline__ unsigned to_tf32(float x) {
   return __float_as_uint(x);
 #endif
 }
+
+// ---- products of a warpgroup, sm_90a alone --------------------------------------------------------------------
+// Four warps, the first a multiple of four, multiply a 64 x 16 matrix A in registers by a 16 x 64 matrix B in shared
+// memory (PTX ISA, "Asynchronous warpgroup level matrix instructions"). Warp w has rows 16 w .. 16 w + 15, as fragments
+// like those of mma above: A 16x16 as there, D as eight D 16x8 side by side. Products start where they are called and
+// end by warpgroup_wait: till then A and D stay in their registers untouched and B in its place.
+//
+// B is read by the asynchronous proxy: who wrote it makes it visible by fence_for_async_reads, then a barrier follows.
+// It lies in 128-byte lines of 64 elements, those at address a and chunk c of 16 bytes at c ^ (a / 128 mod 8), from a
+// multiple of 1024 bytes on: line n holds the elements k of column n (N_MAJOR false), or line k the columns n.
+
+/** Where B begins: 8 lines follow each other, the next 8 lie 1024 bytes on; swizzled by 128 bytes. */
+__device__ __forceinline__ uint64_t warpgroup_operand(const void* p) {
+  return (uint64_t)(shared_address(p) >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+/** What this thread wrote to shared memory, copies that it has waited for among it, can be read asynchronously. */
+__device__ __forceinline__ void fence_for_async_reads() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+/** Products that follow read registers as they are now. */
+__device__ __forceinline__ void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+/** Closes the group of products since the last commit. */
+__device__ __forceinline__ void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+/** Waits until at most PENDING of the newest groups are unfinished. */
+template <int PENDING>
+__device__ __forceinline__ void warpgroup_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+#define WGMMA_D                                                                   \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "      \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define WGMMA_REGISTERS(d)                                                    \
+  "+f"(d[0][0]), "+f"(d[0][1]), "+f"(d[0][2]), "+f"(d[0][3]), \
+  "+f"(d[1][0]), "+f"(d[1][1]), "+f"(d[1][2]), "+f"(d[1][3]), \
+  "+f"(d[2][0]), "+f"(d[2][1]), "+f"(d[2][2]), "+f"(d[2][3]), \
+  "+f"(d[3][0]), "+f"(d[3][1]), "+f"(d[3][2]), "+f"(d[3][3]), \
+  "+f"(d[4][0]), "+f"(d[4][1]), "+f"(d[4][2]), "+f"(d[4][3]), \
+  "+f"(d[5][0]), "+f"(d[5][1]), "+f"(d[5][2]), "+f"(d[5][3]), \
+  "+f"(d[6][0]), "+f"(d[6][1]), "+f"(d[6][2]), "+f"(d[6][3]), \
+  "+f"(d[7][0]), "+f"(d[7][1]), "+f"(d[7][2]), "+f"(d[7][3])
+/** Keeps the compiler from moving what it does with D across this place. */
+__device__ __forceinline__ void hold(float (*d)[4]) { asm volatile("" : WGMMA_REGISTERS(d)::"memory"); }
+/** D = A B, or D += A B where add, of f16. */
+template <bool N_MAJOR>
+__device__ __forceinline__ void wgmma_f16(float (*d)[4], const unsigned (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %37, 0; "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " WGMMA_D ", {%32, %33, %34, %35}, %36, add, 1, 1, %38; }"
+      : WGMMA_REGISTERS(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"((int)N_MAJOR)
+      : "memory");
+}
+/** D = A B, or D += A B where add, of bf16. */
+template <bool N_MAJOR>
+__device__ __forceinline__ void wgmma_bf16(float (*d)[4], const unsigned (&a)[4], uint64_t b, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %37, 0; "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_D ", {%32, %33, %34, %35}, %36, add, 1, 1, %38; }"
+      : WGMMA_REGISTERS(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"((int)N_MAJOR)
+      : "memory");
+}
+#endif
 
 // ---- asynchronous copies ---------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ void async_copy(void* shared, const void* global, bool valid, Site site) {
   statistics.async_bytes += valid ? 16 : 0;
   if (options.eager_copies) {
     kernel_copy16(shared, global, valid);
+    written_by_copy(shared);
   } else {
     kernel_poison16(shared);
     RuntimeScope scope(t.fiber);
@@ -50,6 +51,7 @@ void async_wait(int pending, Site site) {
   while (c.group_ends.size() - c.groups_done > static_cast<size_t>(pending)) {
     for (size_t end = c.group_ends[c.groups_done++]; c.done < end; c.done++) {
       kernel_copy16(c.copies[c.done].shared, c.copies[c.done].global, c.copies[c.done].valid);
+      written_by_copy(c.copies[c.done].shared);
     }
   }
   RuntimeScope scope(t.fiber);

@@ -30,6 +30,21 @@ void async_copy(void* shared, const void* global, bool valid, Site site);
 void async_commit(Site site);
 void async_wait(int pending, Site site);
 
+/** A product of a warpgroup, as one thread started it. */
+struct WarpgroupProduct {
+  float* d;           // [8][4]
+  const unsigned* a;  // [4]
+  uint64_t b;         // descriptor
+  bool n_major, add, bf16;
+  Site site;
+};
+unsigned shared_window(const void* p, Site site);
+void warpgroup_product(const WarpgroupProduct& product);
+void warpgroup_fence(Site site);
+void warpgroup_commit(Site site);
+void warpgroup_wait(int pending, Site site);
+void fence_for_async_reads();
+
 inline void ldmatrix(WarpOperation operation, const char* name, unsigned (&r)[4], const void* p, Site site) {
   check_shared(p, 16, 16, name, site);
   LoadMatrix m;
@@ -59,6 +74,28 @@ inline void mma_m16n8k16_bf16(float (&d)[4], const unsigned (&a)[4], unsigned b0
 }
 inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, EMU_SITE) {
   emu::mma(emu::operation_mma_tf32, "mma_m16n8k8_tf32", d, a, b0, b1, site);
+}
+inline unsigned shared_address(const void* p, EMU_SITE) { return emu::shared_window(p, site); }
+inline uint64_t warpgroup_operand(const void* p, EMU_SITE) {
+  return (uint64_t)(emu::shared_window(p, site) >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
+         (uint64_t)1 << 62;
+}
+inline void fence_for_async_reads() { emu::fence_for_async_reads(); }
+inline void warpgroup_fence(EMU_SITE) { emu::warpgroup_fence(site); }
+inline void warpgroup_commit(EMU_SITE) { emu::warpgroup_commit(site); }
+template <int PENDING>
+inline void warpgroup_wait(EMU_SITE) {
+  static_assert(PENDING >= 0, "warpgroup_wait<N>: N groups may stay pending");
+  emu::warpgroup_wait(PENDING, site);
+}
+inline void hold(float (*)[4]) {}
+template <bool N_MAJOR>
+inline void wgmma_f16(float (*d)[4], const unsigned (&a)[4], uint64_t b, bool add, EMU_SITE) {
+  emu::warpgroup_product({&d[0][0], a, b, N_MAJOR, add, false, site});
+}
+template <bool N_MAJOR>
+inline void wgmma_bf16(float (*d)[4], const unsigned (&a)[4], uint64_t b, bool add, EMU_SITE) {
+  emu::warpgroup_product({&d[0][0], a, b, N_MAJOR, add, true, site});
 }
 /** cvt.rna.tf32.f32: 10 bits of mantissa, ties away from zero; the low 13 bits are zero. */
 inline unsigned to_tf32(float x) {

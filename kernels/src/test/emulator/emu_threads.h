@@ -40,6 +40,8 @@ void warp_collective(WarpOperation operation, const char* name, unsigned mask, v
 enum class Reduce { none, count, any, all };
 /** bar.sync id, threads; threads = 0 means the whole block. Returns the reduction of value over the barrier. */
 int block_barrier(int id, int threads, Reduce reduce, int value, const char* name, Site site);
+/** bar.arrive: counts at a barrier and goes on. */
+void block_arrive(int id, int threads, Site site);
 /** Barrier over all blocks of a cooperative launch. */
 void grid_barrier(Site site);
 void previous_wait(Site site);
@@ -101,6 +103,7 @@ inline int __syncthreads_and(int p, EMU_SITE) {
 inline void named_barrier(int id, int threads, EMU_SITE) {
   emu::block_barrier(id, threads, emu::Reduce::none, 0, "named_barrier", site);
 }
+inline void named_arrive(int id, int threads, EMU_SITE) { emu::block_arrive(id, threads, site); }
 inline void grid_sync(EMU_SITE) { emu::grid_barrier(site); }
 inline void wait_for_previous(EMU_SITE) { emu::previous_wait(site); }
 inline void __syncwarp(unsigned mask = 0xffffffffu, EMU_SITE) {

@@ -31,12 +31,12 @@ class Problem {
   }
 
   /** Launches the kernel and compares all of y and lse. */
-  void run(const char* kernel, int rows_per_block, unsigned shared, double tolerance) {
+  void run(const char* kernel, int rows_per_block, unsigned shared, double tolerance, unsigned threads = 128) {
     Buffer<T> d_qkv(qkv), d_K(K), d_V(V), y((size_t)R * C);
     Buffer<Segment> d_segments(segments);
     Buffer<float> lse((size_t)R * shape.H);
     dim3 grid((shape.rows + rows_per_block - 1) / rows_per_block, shape.H, 2);
-    launch(kernel, grid, {128}, shared, d_qkv, d_K, d_V, d_segments, y, lse, shape.H, shape.D, capacity, scale,
+    launch(kernel, grid, {threads}, shared, d_qkv, d_K, d_V, d_segments, y, lse, shape.H, shape.D, capacity, scale,
            (int)shape.causal);
     reference();
     expect_near("lse", lse.download(), expected_lse, tolerance);
@@ -102,6 +102,8 @@ class Problem {
 unsigned shared_v3(int D) { return 4 * (96 * (D + 4) + 32 * D + 64 * 36); }
 /** Of versions 4 and 5: two buffers of K and V, [64, D] of 16 bits each. */
 unsigned shared_v4(int D) { return 4 * 64 * D * 2; }
+/** Of version 6: three buffers, and what alignment takes. */
+unsigned shared_v6() { return 6 * 64 * 64 * 2 + 1024; }
 
 // Products of two f16 values are exact in f32; what is lost is P and y in the narrow type.
 const double F32 = 3e-5, F16 = 4e-3;
@@ -114,6 +116,9 @@ CASE(attention_v4_f16) { Problem<__half>({1, 64, 200, true}, random).run("attent
 // Narrower than the kernel's tiles, and a length that ends inside of one.
 CASE(attention_v3_narrow) { Problem<float>({1, 40, 70, true}, random).run("attention_v3_d64_f32", 64, shared_v3(64), F32); }
 CASE(attention_v4_narrow) { Problem<__half>({1, 40, 70, false}, random).run("attention_v4_d64_f16", 64, shared_v4(64), F16); }
+
+CASE(attention_v6_f16) { Problem<__half>({1, 64, 330, true}, random).run("attention_v6_d64_f16", 128, shared_v6(), F16, 384); }
+CASE(attention_v6_narrow) { Problem<__half>({1, 40, 70, false}, random).run("attention_v6_d64_f16", 128, shared_v6(), F16, 384); }
 
 CASE(attention_v4_conflicts) {
   unsigned long long before[8], after[8];

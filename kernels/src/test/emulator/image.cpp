@@ -66,6 +66,8 @@ static void each_attribute(const char* info, size_t bytes, int attribute, const 
 const int MAX_THREADS = 0x05, REGISTERS = 0x2f;  // EIATTR_MAX_THREADS: x, y, z; EIATTR_REGCOUNT: symbol, number
 const int RESERVED_SHARED = 1024;                // of each block, from sm_90 on, beside what the kernel asks for
 
+const unsigned ONE_CARD = 0x800;                 // of an ELF header's flags
+
 static CUresult read_cubin(const char* bytes, Image* result) {
   Elf64_Ehdr header;
   memcpy(&header, bytes, sizeof header);
@@ -77,6 +79,9 @@ static CUresult read_cubin(const char* bytes, Image* result) {
   if (target / 10 != card.compute_capability / 10 || target > card.compute_capability) {
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
+  // of the old form: what PTX it was assembled from, and whether it may use what one card alone has (sm_90a)
+  int compiled_for = new_form ? target : header.e_flags >> 16 & 0xff;
+  if (!new_form && header.e_flags & ONE_CARD && target != card.compute_capability) return CUDA_ERROR_NO_BINARY_FOR_GPU;
   const char* sections = bytes + header.e_shoff;
   result->bytes = header.e_shoff + static_cast<size_t>(header.e_shnum) * header.e_shentsize;
   auto section = [&](int i) {
@@ -100,7 +105,7 @@ static CUresult read_cubin(const char* bytes, Image* result) {
     const Elf64_Shdr s = section(i);
     const char* name = names + s.sh_name;
     const char* content = bytes + s.sh_offset;
-    if (!strncmp(name, ".text.", 6)) result->kernels[name + 6].architecture = target;
+    if (!strncmp(name, ".text.", 6)) result->kernels[name + 6].architecture = compiled_for;
     if (!strcmp(name, ".nv.info")) {
       each_attribute(content, s.sh_size, REGISTERS, [&](const uint32_t* words) {
         result->kernels[symbol(words[0])].registers = static_cast<int>(words[1]);

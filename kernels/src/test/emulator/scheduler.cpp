@@ -112,10 +112,19 @@ void open_barriers(Block& block) {
     for (CudaThread* t : block.threads) {
       if (t->state == State::at_barrier && t->barrier == id) there.push_back(t);
     }
+    if (there.empty()) continue;  // all have gone on
     CudaThread* first = there[0];
     // threads that have left the kernel no longer count, as on a GPU
     int expected = first->barrier_threads ? first->barrier_threads : block.live;
-    if (static_cast<int>(there.size()) < expected) continue;
+    if (block.waiting[id] < expected) continue;
+    if (block.waiting[id] > expected || (block.arrived[id] && block.arrived_of[id] != expected)) {
+      fail("%s at %s:%d: %d threads meet at barrier %d, where %d and %d are said to", first->what, first->site.file,
+           first->site.line, block.waiting[id], id, expected, block.arrived_of[id]);
+    }
+    if (block.arrived[id]) {
+      block.arrived[id] = 0;
+      for (CudaThread* t : block.threads) t->arrived &= ~(1u << id);
+    }
     int count = 0;
     for (CudaThread* t : there) {
       if (!(t->site == first->site) || t->barrier_threads != first->barrier_threads || t->reduce != first->reduce) {
@@ -141,6 +150,9 @@ void thread_main() {
   tsan_release(&s->end_tag);
   CudaThread& t = *s->running;
   RuntimeScope scope(t.fiber);
+  if (t.products.groups_done < t.products.group_ends.size()) {
+    fail("the kernel ends while products of a warpgroup are under way");
+  }
   t.state = State::exited;
   s->idle_spins = 0;
   t.block->live--;
@@ -179,6 +191,8 @@ void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
   block.threads.resize(n);
   block.live = n;
   std::fill(block.waiting, block.waiting + BARRIERS, 0);
+  std::fill(block.arrived, block.arrived + BARRIERS, 0);
+  block.unfenced.clear();
   for (Warp& warp : block.warps) {
     warp.arrived = warp.exited = 0;
     count_conflicts(warp);
@@ -195,6 +209,9 @@ void start_block(Block& block, size_t i, size_t slot, size_t first_fiber) {
     t->what = "start";
     t->site = {"kernel start", 0};
     t->copies.clear();
+    t->products.clear();
+    t->unfenced.clear();
+    t->arrived = 0;
     fiber_prepare(t->fiber, thread_main);
     block.threads[k] = t;
     make_ready(t);
@@ -396,6 +413,25 @@ int block_barrier(int id, int threads, Reduce reduce, int value, const char* wha
   leave();
   tsan_acquire(tag);
   return t.value;
+}
+
+void block_arrive(int id, int threads, Site site) {
+  CudaThread& t = *s->running;
+  RuntimeScope scope(t.fiber);
+  t.what = "named_arrive";
+  t.site = site;
+  Block& block = *t.block;
+  if (id < 1 || id >= BARRIERS || threads % 32 != 0 || threads <= 0) {
+    fail("named_arrive at %s:%d: barrier %d of %d threads", site.file, site.line, id, threads);
+  }
+  if (t.arrived >> id & 1) {
+    fail("named_arrive at %s:%d: a second time at barrier %d, which has not opened since", site.file, site.line, id);
+  }
+  t.arrived |= 1u << id;
+  tsan_release(block.tags[id].now());
+  block.arrived[id]++;
+  block.arrived_of[id] = threads;
+  if (++block.waiting[id] >= threads) open_barriers(block);
 }
 
 void warp_collective(WarpOperation operation, const char* what, unsigned mask, void* payload, bool orders_memory,

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "emu_ptx.h"
 #include "emu_registry.h"
-#include "emu_threads.h"
 #include "fiber.h"
 
 namespace emu {
@@ -66,6 +66,25 @@ struct AsyncCopies {
   }
 };
 
+/** Products of a warpgroup that one thread started, oldest first (see warpgroup.cpp). */
+struct WarpgroupProducts {
+  struct Started {
+    WarpgroupProduct product;
+    float before[32];  // D, unless a product before it that is under way writes it
+    bool follows;
+  };
+  std::vector<Started> started;
+  std::vector<size_t> group_ends;  // a committed group is products up to here
+  size_t done = 0, groups_done = 0;
+  bool fenced = false;
+  void clear() {
+    started.clear();
+    group_ends.clear();
+    done = groups_done = 0;
+    fenced = false;
+  }
+};
+
 enum class State : uint8_t { ready, in_collective, at_barrier, at_grid_barrier, at_previous, exited };
 
 struct Block;
@@ -84,6 +103,9 @@ struct CudaThread {
   int barrier, barrier_threads, value;
   Reduce reduce;
   AsyncCopies copies;
+  WarpgroupProducts products;
+  std::vector<uint32_t> unfenced;  // chunks of shared memory that it wrote and the asynchronous proxy may not see yet
+  unsigned arrived = 0;            // barriers where it counts without waiting
 };
 
 /**
@@ -116,13 +138,18 @@ struct Block {
   std::vector<CudaThread*> threads;
   Warp warps[32];
   int live;
-  int waiting[BARRIERS];
+  int waiting[BARRIERS];             // threads that are there, and those that have gone on
+  int arrived[BARRIERS], arrived_of[BARRIERS];  // the latter, and how many threads they said are to meet
+  std::vector<bool> unfenced;        // of each 16 bytes of shared memory; empty until something was copied
   Tags tags[BARRIERS];
   unsigned char* shared;
 };
 
 /** The running thread. */
 CudaThread& running();
+
+/** Notes that the running thread's copy has written 16 bytes of shared memory. */
+void written_by_copy(const void* shared);
 
 /** Counts the conflicts of the 16-byte accesses noted for the warp so far. */
 void count_conflicts(Warp& warp);

@@ -13,6 +13,7 @@ import java.util.Set;
  * @param limits shapes that it does not take, one line; empty if it takes all
  * @param elements element types that it comes in; each has kernels of its own
  * @param minComputeCapability lowest compute capability times ten, e.g. 80
+ * @param maxComputeCapability highest one
  */
 public record Variant(
     String family,
@@ -20,7 +21,21 @@ public record Variant(
     String idea,
     String limits,
     Set<Element> elements,
-    int minComputeCapability) {
+    int minComputeCapability,
+    int maxComputeCapability) {
+  private static final int ANY_CARD = 999;
+
+  /** One that runs on every card from a compute capability on. */
+  public Variant(
+      String family,
+      String name,
+      String idea,
+      String limits,
+      Set<Element> elements,
+      int minComputeCapability) {
+    this(family, name, idea, limits, elements, minComputeCapability, ANY_CARD);
+  }
+
   public Variant {
     elements = Set.copyOf(elements);
     if (family.isBlank() || name.isBlank() || idea.isBlank() || elements.isEmpty()) {
@@ -28,10 +43,10 @@ public record Variant(
           "a variant needs family, name, idea and elements: '%s' '%s' '%s' %s"
               .formatted(family, name, idea, elements));
     }
-    if (minComputeCapability < 75 || minComputeCapability > 999) {
+    if (minComputeCapability < 75 || minComputeCapability > maxComputeCapability) {
       throw new IllegalArgumentException(
-          "%s %s: compute capability %d, not one times ten from 75 on"
-              .formatted(family, name, minComputeCapability));
+          "%s %s: compute capability %d to %d, not ones times ten from 75 on"
+              .formatted(family, name, minComputeCapability, maxComputeCapability));
     }
   }
 
@@ -67,7 +82,21 @@ public record Variant(
 
   /** True if it comes in {@code element} and runs on a card of {@code computeCapability}. */
   public boolean supports(Element element, int computeCapability) {
-    return elements.contains(element) && computeCapability >= minComputeCapability;
+    return elements.contains(element) && runsOn(computeCapability);
+  }
+
+  /** True if it runs on a card of {@code computeCapability}, times ten. */
+  public boolean runsOn(int computeCapability) {
+    return computeCapability >= minComputeCapability && computeCapability <= maxComputeCapability;
+  }
+
+  /** On which cards it runs, for people, e.g. {@code 8.0 and later} or {@code 9.0 alone}. */
+  public String computeCapabilities() {
+    return "%d.%d %s"
+        .formatted(
+            minComputeCapability / 10,
+            minComputeCapability % 10,
+            maxComputeCapability == ANY_CARD ? "and later" : "alone");
   }
 
   /**

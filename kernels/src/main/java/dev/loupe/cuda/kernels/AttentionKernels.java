@@ -61,18 +61,31 @@ public final class AttentionKernels implements AutoCloseable {
           HALVES,
           "head size a multiple of 8 up to 80",
           80);
+  static final Variant V6 =
+      new Variant(
+          FILE,
+          "v6",
+          "wgmma: scores of the next tile and P V behind the softmax of this one; warps that only bring tiles",
+          "head size a multiple of 8 up to 64",
+          HALVES,
+          90,
+          90);
 
   /** Rows of this family in the {@link KernelCatalogue}. */
-  public static final List<Variant> VARIANTS = List.of(V1, V2, V3, V4, V5);
+  public static final List<Variant> VARIANTS = List.of(V1, V2, V3, V4, V5, V6);
 
-  private static final List<Variant> BEST_FIRST = List.of(V4, V5, V3, V2, V1);
+  // v5 and v6 come before v4 where a card has been seen to run them faster
+  private static final List<Variant> BEST_FIRST = List.of(V4, V5, V6, V3, V2, V1);
 
   private static final int THREADS = 128;
+  private static final int WARPGROUPS = 3; // of version 6
+  private static final int ALIGNMENT = 1024; // of its operands in shared memory
   private static final Map<Variant, List<Integer>> WIDTHS =
       Map.of(
           V3, List.of(32, 64, 96, 128),
           V4, List.of(16, 32, 64, 80, 96, 128),
-          V5, List.of(64, 80));
+          V5, List.of(64, 80),
+          V6, List.of(64));
 
   // qkv, K, V, segments, y, lse, H, D, capacity, scale, causal
   private static final List<Parameter> PARAMETERS =
@@ -163,14 +176,15 @@ public final class AttentionKernels implements AutoCloseable {
     if (!variant.equals(V2)) {
       int width = width(variant);
       name = "%s_%s_d%d_%s".formatted(FILE, variant.name(), width, element.suffix());
-      rows = variant.equals(V5) ? 128 : 64;
+      rows = variant.equals(V5) || variant.equals(V6) ? 128 : 64;
       shared = sharedBytes(variant);
     }
+    int threads = variant.equals(V6) ? WARPGROUPS * THREADS : THREADS;
     Launch launch =
         launches.computeIfAbsent(name, n -> new Launch(gpu.kernel(FILE, n), parameters(false)));
     set(launch, segments, causal, scale, buffers);
     int tiles = Math.ceilDiv(segments.longest(), rows);
-    launch.run(tiles, shape.heads(), segments.count(), THREADS, 1, shared);
+    launch.run(tiles, shape.heads(), segments.count(), threads, 1, shared);
   }
 
   private void runV1(Segments segments, boolean causal, float scale, Buffers buffers) {
@@ -244,12 +258,12 @@ public final class AttentionKernels implements AutoCloseable {
       return "no such variant of attention";
     }
     if (!variant.supports(element, gpu.computeCapability())) {
-      return "%s on compute capability %.1f: it takes %s from %.1f on"
+      return "%s on compute capability %.1f: it takes %s on %s"
           .formatted(
               element.suffix(),
               gpu.computeCapability() / 10.0,
               variant.elements().stream().map(Element::suffix).sorted().toList(),
-              variant.minComputeCapability() / 10.0);
+              variant.computeCapabilities());
     }
     if (variant.equals(V1) || variant.equals(V2)) {
       return "";
@@ -279,7 +293,8 @@ public final class AttentionKernels implements AutoCloseable {
     if (variant.equals(V3)) { // Q and K padded, V, P padded
       return ((64 + 32) * (width + 4) + 32 * width + 64 * (32 + 4)) * Float.BYTES;
     }
-    return 4 * 64 * width * element.bytes(); // K and V, two buffers each
+    int tile = 64 * width * element.bytes();
+    return variant.equals(V6) ? ALIGNMENT + 6 * tile : 4 * tile; // K and V, three buffers or two
   }
 
   private static Parameter[] parameters(boolean withScratch) {

@@ -78,14 +78,14 @@ final class AttentionMapLaunches {
   private void requireSupport(Variant variant) {
     if (!variant.supports(cache, gpu.computeCapability())) {
       throw new IllegalArgumentException(
-          "%s %s has no kernel for %s on compute capability %.1f: it comes in %s from %.1f on"
+          "%s %s has no kernel for %s on compute capability %.1f: it comes in %s on %s"
               .formatted(
                   variant.family(),
                   variant.name(),
                   cache.suffix(),
                   gpu.computeCapability() / 10.0,
                   variant.elements().stream().map(Element::suffix).sorted().toList(),
-                  variant.minComputeCapability() / 10.0));
+                  variant.computeCapabilities()));
     }
     if (variant.name().equals("v3") && activations != cache) {
       throw new IllegalArgumentException(

@@ -80,9 +80,9 @@ public final class LinearKernels {
     if (!variant.elements().contains(element)) {
       return "no kernel for W in " + element;
     }
-    if (gpu.computeCapability() < variant.minComputeCapability()) {
+    if (!variant.runsOn(gpu.computeCapability())) {
       return "needs compute capability %s, this card has %s; use v3"
-          .formatted(dotted(variant.minComputeCapability()), dotted(gpu.computeCapability()));
+          .formatted(variant.computeCapabilities(), dotted(gpu.computeCapability()));
     }
     return variant.name().equals("v4") && !LinearMap.rowsAre16Bytes(element, in)
         ? "in is %d, not a multiple of %d, so rows of W are not multiples of 16 bytes; use v3"

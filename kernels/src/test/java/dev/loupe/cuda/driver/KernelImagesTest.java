@@ -27,9 +27,9 @@ class KernelImagesTest {
     "12000,  80, sm_80.cubin",
     "12020,  86, sm_86.cubin",
     "12090,  89, sm_89.cubin",
-    "12000,  90, sm_90.cubin",
+    "12000,  90, sm_90a.cubin",
     "13000,  75, sm_75.cubin",
-    "13010,  90, sm_90.cubin",
+    "13010,  90, sm_90a.cubin",
     "13000, 100, sm_100.cubin",
     "13000, 103, sm_100.cubin",
     "13000, 120, sm_120.cubin",
@@ -124,8 +124,13 @@ class KernelImagesTest {
     // load
     boolean old = kind.oldestDriver() == 12000;
     assertEquals(old ? 7 : 8, bytes.get(8), source + "'s ABI version");
-    int target = (old ? bytes.getInt(48) : bytes.getInt(48) >> 8) & 0xff;
-    assertEquals(kind.target(), "sm_" + target, source);
+    int flags = bytes.getInt(48);
+    int target = (old ? flags : flags >> 8) & 0xff;
+    boolean oneCard = old && (flags & 0x800) != 0;
+    assertEquals(kind.target(), "sm_" + target + (oneCard ? "a" : ""), source);
+    if (old) { // what the PTX was for: only that of 9.0 has waits for the kernel before
+      assertEquals(target < 80 ? 75 : target < 90 ? 80 : 90, flags >> 16 & 0xff, source);
+    }
   }
 
   @Test

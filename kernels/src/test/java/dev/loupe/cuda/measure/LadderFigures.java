@@ -51,7 +51,8 @@ final class LadderFigures {
           "v2", new Held(176, 64, 1, 32, Place.REGISTERS, "32 scores of a row: a warp"),
           "v3", new Held(128, 64, 64, 32, Place.SHARED, "64 x 32 scores: a block"),
           "v4", new Held(128, 64, 64, 64, Place.REGISTERS, "64 x 64: four warps of 16 rows"),
-          "v5", new Held(128, 64, 128, 64, Place.REGISTERS, "128 x 64: four warps of 32 rows"));
+          "v5", new Held(128, 64, 128, 64, Place.REGISTERS, "128 x 64: four warps of 32 rows"),
+          "v6", new Held(128, 64, 128, 64, Place.REGISTERS, "128 x 64: two warpgroups"));
 
   private record Metric(String title, String unit, double per, ToLongFunction<Counts> value) {}
 

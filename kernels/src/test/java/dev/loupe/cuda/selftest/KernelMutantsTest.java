@@ -32,6 +32,8 @@ class KernelMutantsTest {
   private static final Set<String> SOME =
       Set.of(
           "v4-copy-before-barrier",
+          "v6-no-fence-for-async-reads",
+          "v6-free-too-early",
           "linear-v4-low-part-of-x-lost",
           "gemv-scale-forgotten",
           "gemv-no-wait-for-previous",

@@ -60,9 +60,9 @@ record CudaCandidate(
     if (!unfit.isEmpty()) {
       return unfit;
     }
-    if (gpu.computeCapability() < variant.minComputeCapability()) {
-      return "needs compute capability %.1f, this card has %.1f"
-          .formatted(variant.minComputeCapability() / 10.0, gpu.computeCapability() / 10.0);
+    if (!variant.runsOn(gpu.computeCapability())) {
+      return "needs compute capability %s, this card has %.1f"
+          .formatted(variant.computeCapabilities(), gpu.computeCapability() / 10.0);
     }
     if (threads > 0) {
       int most = gpu.kernel(variant.family(), variant.kernel(element())).maxThreads();
