@@ -97,7 +97,8 @@ public record BenchReport(
   }
 
   private long cacheBytes() {
-    return Work.cacheBytes(model.config(), Work.Storage.of(model, precision), tokens());
+    Work.Storage storage = Work.Storage.of(model, precision);
+    return settings.texts() * Work.cacheBytes(model.config(), storage, tokens());
   }
 
   private long mapBytes(Maps maps) {
@@ -105,7 +106,7 @@ public record BenchReport(
       return 0;
     }
     int layers = Benchmark.selection(maps).of(model.config()).layers().size();
-    return Work.mapBytes(model.config(), layers, tokens());
+    return settings.texts() * Work.mapBytes(model.config(), layers, tokens());
   }
 
   /** A table of at most 80 columns, unless names are long. */
@@ -116,9 +117,10 @@ public record BenchReport(
         small(settings.phase()), model.source(), small(precision), model.dtype(), model.device());
     int runs = measured.stream().mapToInt(m -> m.milliseconds().size()).sum();
     text.format(
-        "prompt of %s%s; %d of %s after %d to warm up%s%n%n",
+        "prompt of %s%s%s; %d of %s after %d to warm up%s%n%n",
         Count.of(settings.promptTokens(), "token"),
         prefill() ? "" : ", then %d more".formatted(settings.steps()),
+        settings.texts() == 1 ? "" : " in each of %d texts at once".formatted(settings.texts()),
         runs,
         Count.of(settings.allRuns() - settings.warmUpRuns(), "run"),
         settings.warmUpRuns(),
@@ -148,12 +150,16 @@ public record BenchReport(
       row(text, "ms, emulated", each.times());
     } else {
       row(text, "tokens/s", each.tokensPerSecond());
-      row(text, prefill() ? "ms a prompt" : "ms a token", each.times());
+      row(text, "ms " + pass(), each.times());
       if (!each.timesNone().isEmpty()) {
         row(text, "times none", Spread.of(each.timesNone()));
       }
     }
     text.format("%n");
+  }
+
+  private String pass() {
+    return prefill() ? "a prompt" : settings.texts() == 1 ? "a token" : "a step";
   }
 
   private static void row(Formatter text, String what, Spread spread) {
@@ -163,7 +169,7 @@ public record BenchReport(
   private void work(Formatter text, Measured of) {
     boolean best = !of.ceilings().isEmpty();
     String heading = several() ? "by formula, " + small(of.maps()) : "by formula";
-    text.format("%-16s %12s", heading, prefill() ? "a prompt" : "a token");
+    text.format("%-16s %12s", heading, pass());
     text.format(" %18s", emulated() ? "" : "a second");
     if (best) {
       text.format("  of this machine's best");
@@ -271,6 +277,7 @@ public record BenchReport(
     json.name("settings").beginObject();
     json.name("prompt_tokens").value(settings.promptTokens());
     json.name("tokens").value(settings.steps());
+    json.name("texts").value(settings.texts());
     json.name("attention")
         .value(settings.maps().stream().map(BenchReport::small).collect(Collectors.joining(",")));
     json.name("runs").value(settings.runs());

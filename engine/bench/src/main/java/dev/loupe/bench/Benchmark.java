@@ -58,8 +58,15 @@ public final class Benchmark {
    * @param steps tokens to write after the first one; 0 for PREFILL
    * @param runs how often each, after those that warm up
    * @param maps which are compared; comes in the order of {@link Maps}, each once
+   * @param texts that are written at once, as a server does; 1 for PREFILL
    */
-  public record Settings(Phase phase, int promptTokens, int steps, int runs, List<Maps> maps) {
+  public record Settings(
+      Phase phase, int promptTokens, int steps, int runs, List<Maps> maps, int texts) {
+    /** Of one text. */
+    public Settings(Phase phase, int promptTokens, int steps, int runs, List<Maps> maps) {
+      this(phase, promptTokens, steps, runs, maps, 1);
+    }
+
     public Settings {
       maps = maps.stream().distinct().sorted().toList();
       if (maps.isEmpty()) {
@@ -74,6 +81,10 @@ public final class Benchmark {
       }
       if (runs < 1) {
         throw new IllegalArgumentException("%d runs: not 1 or more".formatted(runs));
+      }
+      if (texts < 1 || texts > 1 && phase == Phase.PREFILL) {
+        throw new IllegalArgumentException(
+            "%d texts at once: not %s".formatted(texts, phase == Phase.PREFILL ? "1" : "1 or more"));
       }
     }
 
@@ -102,7 +113,7 @@ public final class Benchmark {
    * One run that was measured.
    *
    * @param round in which every kind of maps had its turn, from 0
-   * @param milliseconds of one pass: a prompt, or the average step
+   * @param milliseconds of one pass: a prompt, or the average step of all texts
    */
   public record Run(Maps maps, int round, double milliseconds) {}
 
@@ -219,7 +230,9 @@ public final class Benchmark {
     GenerateRequest request =
         GenerateRequest.ids(prompt)
             .tokens(settings.written())
-            .sampling(Sampling.greedy())
+            .sampling(settings.texts == 1 ? Sampling.greedy() : Sampling.seeded(1))
+            .samples(settings.texts)
+            .ignoreEos(settings.texts > 1)
             .listener(new Relay(number));
     if (maps != Maps.NONE) {
       request.attention(selection(maps));
@@ -276,7 +289,7 @@ public final class Benchmark {
     @Override
     public boolean text(int sample, String piece) {
       pieces++; // about one a token
-      return progress(run, Math.min(1, (double) pieces / settings.written()));
+      return progress(run, Math.min(1, (double) pieces / settings.written() / settings.texts));
     }
   }
 }

@@ -54,7 +54,7 @@ record Measured(
         runs.stream()
             .filter(run -> run.maps() == Maps.NONE)
             .collect(Collectors.toMap(Run::round, Run::milliseconds));
-    int tokens = settings.phase() == Phase.PREFILL ? settings.promptTokens() : 1;
+    int tokens = settings.phase() == Phase.PREFILL ? settings.promptTokens() : settings.texts();
     List<Measured> all = new ArrayList<>();
     for (Maps maps : settings.maps()) {
       List<Double> times = new ArrayList<>();
@@ -87,7 +87,8 @@ record Measured(
     Work.Storage storage = Work.Storage.of(model, precision);
     return settings.phase() == Phase.PREFILL
         ? Work.pass(config, storage, 0, settings.promptTokens())
-        : Work.step(config, storage, settings.promptTokens(), settings.passes(maps));
+        : Work.step(
+            config, storage, settings.promptTokens(), settings.passes(maps), settings.texts());
   }
 
   Spread times() {

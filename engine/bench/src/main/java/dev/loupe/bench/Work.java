@@ -87,14 +87,18 @@ public record Work(double bytes, double multiplyAdds) {
         rows * matrices + head + 2 * layers * c * keys);
   }
 
-  /** The average of {@code steps} passes of one token each, the first after {@code before}. */
-  static Work step(Gpt2Config config, Storage storage, int before, int steps) {
-    double bytes = 0;
+  /**
+   * The average of {@code steps} passes of one token of each text, the first after {@code before}
+   * others. Texts share what is read of the weights.
+   */
+  static Work step(Gpt2Config config, Storage storage, int before, int steps, int texts) {
+    double weights = weightBytes(config, storage);
+    double bytes = weights;
     double multiplyAdds = 0;
     for (int i = 0; i < steps; i++) {
       Work step = pass(config, storage, before + i, 1);
-      bytes += step.bytes / steps;
-      multiplyAdds += step.multiplyAdds / steps;
+      bytes += texts * (step.bytes - weights) / steps;
+      multiplyAdds += texts * step.multiplyAdds / steps;
     }
     return new Work(bytes, multiplyAdds);
   }

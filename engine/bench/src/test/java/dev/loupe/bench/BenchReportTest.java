@@ -118,7 +118,7 @@ class BenchReportTest {
             "machine"),
         json.keySet());
     assertEquals(
-        "{\"prompt_tokens\":64,\"tokens\":128,\"attention\":\"one\",\"runs\":7,\"warm_up_runs\":2}",
+        "{\"prompt_tokens\":64,\"tokens\":128,\"texts\":1,\"attention\":\"one\",\"runs\":7,\"warm_up_runs\":2}",
         json.get("settings").toString());
     assertEquals("[3,1,2]", json.get("prompt").toString());
     assertEquals("[120.0,100.0,80.0]", json.get("ms").toString());

@@ -66,8 +66,8 @@ class MeasuredTest {
         List.of(moments.get(0), moments.get(3), moments.get(4)), measured.get(0).ceilings());
     assertEquals(List.of(moments.get(1), moments.get(2)), measured.get(1).ceilings());
     Work.Storage f32 = new Work.Storage(4, 4);
-    assertEquals(Work.step(MODEL.config(), f32, 20, 6), measured.get(0).work());
-    assertEquals(Work.step(MODEL.config(), f32, 20, 7), measured.get(1).work());
+    assertEquals(Work.step(MODEL.config(), f32, 20, 6, 1), measured.get(0).work());
+    assertEquals(Work.step(MODEL.config(), f32, 20, 7, 1), measured.get(1).work());
     assertTrue(measured.stream().allMatch(each -> each.tokens() == 1));
   }
 }

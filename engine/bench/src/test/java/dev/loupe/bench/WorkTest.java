@@ -51,9 +51,16 @@ class WorkTest {
 
   @Test
   void theAverageOfSteps() {
-    Work steps = Work.step(TINY, F32, 5, 2);
+    Work steps = Work.step(TINY, F32, 5, 2, 1);
     assertEquals(WEIGHT_BYTES + 384 * (7 + 8) / 2.0 * 4, steps.bytes(), 1e-6);
     assertEquals(147456 + 65536 + 384 * 6.5, steps.multiplyAdds(), 1e-6);
+  }
+
+  @Test
+  void textsAtOnceShareTheWeights() {
+    Work steps = Work.step(TINY, F32, 5, 2, 3);
+    assertEquals(WEIGHT_BYTES + 3 * 384 * (7 + 8) / 2.0 * 4, steps.bytes(), 1e-6);
+    assertEquals(3 * (147456 + 65536 + 384 * 6.5), steps.multiplyAdds(), 1e-6);
   }
 
   @Test

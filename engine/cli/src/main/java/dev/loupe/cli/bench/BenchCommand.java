@@ -106,6 +106,12 @@ public final class BenchCommand {
         description = "Tokens to write (default: 128, or what the context has room for).")
     @Nullable Integer tokens;
 
+    @Option(
+        names = "--texts",
+        paramLabel = "N",
+        description = "Texts to write at once, as a server does (default: ${DEFAULT-VALUE}).")
+    int texts = 1;
+
     @Mixin Options options;
 
     @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
@@ -120,7 +126,7 @@ public final class BenchCommand {
           context -> {
             int prompt = promptTokens == null ? Math.min(64, (context + 3) / 4) : promptTokens;
             int steps = tokens == null ? Math.clamp(context - prompt - 1, 1, 128) : tokens;
-            return new Settings(Phase.DECODE, prompt, steps, options.runs, options.maps);
+            return new Settings(Phase.DECODE, prompt, steps, options.runs, options.maps, texts);
           });
     }
   }

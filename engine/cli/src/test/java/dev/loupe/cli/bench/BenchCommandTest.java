@@ -11,6 +11,7 @@ import dev.loupe.TinyModel;
 import dev.loupe.cli.Ran;
 import dev.loupe.cli.terminal.ExitCode;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -25,6 +26,25 @@ class BenchCommandTest {
     assertEquals("", ran.err());
     assertTrue(ran.out().contains("tokens/s") && ran.out().contains("GB/s"), ran.out());
     assertTrue(ran.out().contains("1 of 1 run "), ran.out());
+  }
+
+  @Test
+  void textsAtOnce() throws Exception {
+    Path model = TinyModel.in(folder).folder();
+    Object[] args = {
+      "bench", "decode", "--runs", 1, "-n", 5, "--texts", 3, "-m", model, "--backend", "cpu"
+    };
+    String text = Ran.loupe(args).well().out();
+    assertTrue(text.contains(", then 5 more in each of 3 texts at once; 1 of 1 run"), text);
+    assertTrue(text.contains("ms a step"), text);
+    Object[] more = Arrays.copyOf(args, args.length + 1);
+    more[args.length] = "--json";
+    JsonObject json = Ran.loupe(more).well().json().getFirst();
+    assertEquals(3, json.getAsJsonObject("settings").get("texts").getAsInt());
+    double ms = json.getAsJsonArray("ms").get(0).getAsDouble();
+    double speed = json.getAsJsonObject("tokens_per_second").get("median").getAsDouble();
+    assertEquals(3000 / ms, speed, 1e-6 * speed);
+    Ran.loupe("bench", "decode", "--texts", 0, "-m", model).refused(2, "0 texts at once");
   }
 
   @Test
@@ -128,7 +148,7 @@ class BenchCommandTest {
     EmulatedGpu.require();
     EmulatedGpu.reset();
     Path model = TinyModel.in(folder).folder();
-    for (String attention : new String[] {"none", "one"}) {
+    for (int texts : new int[] {1, 3}) {
       Object[] args = {
         "bench",
         "decode",
@@ -142,8 +162,8 @@ class BenchCommandTest {
         3,
         "--dtype",
         "f16",
-        "--attention",
-        attention,
+        "--texts",
+        texts,
         "--json"
       };
       JsonObject json = Ran.loupe(args).well().json().getFirst();
@@ -152,6 +172,7 @@ class BenchCommandTest {
       assertTrue(json.get("tokens_per_second").isJsonNull());
       assertTrue(json.get("ceilings").isJsonNull());
       assertTrue(json.getAsJsonObject("memory").get("card_bytes").getAsLong() > 0);
+      assertTrue(json.get("launches_per_step").getAsLong() > 0);
     }
   }
 }
