@@ -82,9 +82,10 @@ public final class Benchmark {
       if (runs < 1) {
         throw new IllegalArgumentException("%d runs: not 1 or more".formatted(runs));
       }
-      if (texts < 1 || texts > 1 && phase == Phase.PREFILL) {
+      if (texts < 1 || (texts > 1 && phase == Phase.PREFILL)) {
         throw new IllegalArgumentException(
-            "%d texts at once: not %s".formatted(texts, phase == Phase.PREFILL ? "1" : "1 or more"));
+            "%d texts at once: not %s"
+                .formatted(texts, phase == Phase.PREFILL ? "1" : "1 or more"));
       }
     }
 
