@@ -13,8 +13,12 @@ import dev.loupe.cli.run.ServeCommand;
 import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.cli.terminal.Terminal;
 import dev.loupe.cli.weights.WeightsCommand;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.function.Supplier;
@@ -23,21 +27,27 @@ import picocli.CommandLine.Command;
 
 /** The program: starts the command that its arguments name. */
 public final class Main {
-  private static final List<Class<?>> COMMANDS =
-      List.of(
-          GenerateCommand.class,
-          AttentionCommand.class,
-          HeadsCommand.class,
-          LensCommand.class,
-          CompareCommand.class,
-          ServeCommand.class,
-          CorpusCommand.class,
-          WeightsCommand.class,
-          BenchCommand.class,
-          DoctorCommand.class,
-          CompletionCommand.class);
+  /** In a class of its own, so that none of them is loaded where none is needed. */
+  private static final class Commands {
+    static final List<Class<?>> ALL =
+        List.of(
+            GenerateCommand.class,
+            AttentionCommand.class,
+            HeadsCommand.class,
+            LensCommand.class,
+            CompareCommand.class,
+            ServeCommand.class,
+            CorpusCommand.class,
+            WeightsCommand.class,
+            BenchCommand.class,
+            DoctorCommand.class,
+            CompletionCommand.class);
+  }
 
   public static void main(String[] args) {
+    if (args.length == 1 && LoupeCommand.Version.NAMES.contains(args[0]) && printsVersion()) {
+      System.exit(0);
+    }
     int code = ExitCode.FAILED;
     try {
       Path home = Path.of(System.getProperty("user.home", ""));
@@ -50,6 +60,20 @@ public final class Main {
       System.err.println("loupe: " + missing(e));
     }
     System.exit(code);
+  }
+
+  /**
+   * The version without a command line, which takes longer to build than Java to start; false if
+   * standard output takes no line, which {@link #run} then says as of any command.
+   */
+  private static boolean printsVersion() {
+    String line = LoupeCommand.Version.line().concat(System.lineSeparator());
+    try {
+      new FileOutputStream(FileDescriptor.out).write(line.getBytes(StandardCharsets.UTF_8));
+      return true;
+    } catch (IOException e) {
+      return false;
+    }
   }
 
   /** Java does not say why it can't read a class; it opens some forty files for all of them. */
@@ -112,8 +136,8 @@ public final class Main {
    */
   private static void addCommands(CommandLine commandLine, String... args) {
     String first = args.length == 0 ? "" : args[0];
-    List<Class<?>> asked = COMMANDS.stream().filter(c -> nameOf(c).equals(first)).toList();
-    for (Class<?> command : asked.isEmpty() ? COMMANDS : asked) {
+    List<Class<?>> asked = Commands.ALL.stream().filter(c -> nameOf(c).equals(first)).toList();
+    for (Class<?> command : asked.isEmpty() ? Commands.ALL : asked) {
       commandLine.addSubcommand(command);
     }
     CommandLine bench = commandLine.getSubcommands().get(nameOf(BenchCommand.class));

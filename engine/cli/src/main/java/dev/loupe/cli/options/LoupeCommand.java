@@ -1,6 +1,7 @@
 package dev.loupe.cli.options;
 
 import dev.loupe.cli.terminal.Terminal;
+import java.util.List;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
@@ -70,13 +71,19 @@ public final class LoupeCommand {
 
   /** The version of the jar, or that it was not built as one. */
   public static final class Version implements CommandLine.IVersionProvider {
+    /** The names of the option that asks for it. */
+    public static final List<String> NAMES = List.of("-V", "--version");
+
     @Override
     public String[] getVersion() {
-      String version = LoupeCommand.class.getPackage().getImplementationVersion();
-      return new String[] {
-        "loupe %s, Java %s"
-            .formatted(version == null ? "(built from source)" : version, Runtime.version())
-      };
+      return new String[] {line()};
+    }
+
+    /** For people, on one line. */
+    public static String line() {
+      String version = Version.class.getPackage().getImplementationVersion();
+      String known = version == null ? "(built from source)" : version;
+      return String.join("", "loupe ", known, ", Java ", Runtime.version().toString());
     }
   }
 }
