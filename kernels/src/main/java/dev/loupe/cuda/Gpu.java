@@ -93,7 +93,7 @@ public final class Gpu implements AutoCloseable {
   }
 
   /**
-   * Which of the jar's compiled kernels this card loads, for people, e.g. {@code sm_90 cubins of
+   * Which of the jar's compiled kernels this card loads, for people, e.g. {@code sm_86 cubins of
    * CUDA 12.6, from loupe-kernels-1.0.jar}; looks whether they are there and whole.
    *
    * @throws GpuException if they are not, or if none is for this card and driver

@@ -42,7 +42,7 @@ class LinearRefusalsTest extends LinearFixture {
       assertEquals("v3", kernels.variantFor(b.map, 2).name());
       Output out = new Output(b.target(F32), KernelActivation.NONE);
       assertEquals(
-          "linear v4: needs compute capability 8.0, this card has 7.5; use v3",
+          "linear v4: needs compute capability 8.0 and later, this card has 7.5; use v3",
           Refusal.ofArguments(
               () -> kernels.prepare(LinearKernels.VARIANTS.getLast(), b.map, b.x, out)));
     } finally {
