@@ -182,7 +182,7 @@ class LaunchTest {
     assertEquals(128, many.maxThreads());
     int registers = 0;
     for (String line : Files.readAllLines(Path.of("resources.tsv"))) {
-      if (line.startsWith("attention_v5_d80_f16\tsm_90a\t")) {
+      if (line.startsWith("attention_v5_d80_f16\tsm_90a-13\t")) {
         registers = Integer.parseInt(line.split("\t", -1)[2]);
       }
     }

@@ -50,7 +50,9 @@ class LoadedModulesTest {
     for (int card : new int[] {75, 80, 86, 89, 90}) {
       Emulator.card(card, 12000, 1, -1);
       try (Gpu gpu = Emulator.open()) {
-        assertTrue(gpu.images().startsWith("sm_" + card + (card == 90 ? "a" : "") + " cubins"), gpu.images());
+        assertTrue(
+            gpu.images().startsWith("sm_" + card + (card == 90 ? "a" : "") + " cubins"),
+            gpu.images());
         gpu.kernel("layernorm", "layernorm_v2_f16");
         gpu.kernel("linear", "linear_v3_f16");
       }

@@ -94,7 +94,7 @@ class CudaProcessTest {
   /** A folder that lies before the jars, with one of the compiled kernels in it, cut. */
   @Test
   void kernelsThatAreDamagedLeaveTheCpu() throws Exception {
-    String name = "dev/loupe/cuda/images/layernorm.sm_90a.cubin.xz";
+    String name = "dev/loupe/cuda/images/layernorm.sm_90a-13.cubin.xz";
     Path file = folder.resolve("damaged").resolve(name);
     Files.createDirectories(file.getParent());
     try (InputStream whole = SelfTest.class.getResourceAsStream("/" + name)) {
@@ -102,7 +102,7 @@ class CudaProcessTest {
     }
     List<String> damaged = List.of("-Xbootclasspath/a:" + folder.resolve("damaged"));
     String why =
-        "the compiled kernels of this copy of Loupe are damaged (layernorm.sm_90a.cubin.xz: its 5000"
+        "the compiled kernels of this copy of Loupe are damaged (layernorm.sm_90a-13.cubin.xz: its 5000"
             + " bytes are not those that were packed): build or download it again";
     Map<String, String> environment = Map.of("LOUPE_CACHE", folder.resolve("cache").toString());
     child.run(generate(damaged, "-q", "-n", 2, "--backend", "cuda"), environment).refused(4, why);

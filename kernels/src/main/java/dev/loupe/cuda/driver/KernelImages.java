@@ -47,6 +47,7 @@ public final class KernelImages {
           new Kind("sm_80.cubin", 12000, 80, 80),
           new Kind("sm_86.cubin", 12000, 86, 86),
           new Kind("sm_89.cubin", 12000, 89, 89),
+          new Kind("sm_90a-13.cubin", 13000, 90, 90),
           new Kind("sm_90a.cubin", 12000, 90, 90),
           new Kind("sm_100.cubin", 13000, 100, 103),
           new Kind("sm_120.cubin", 13000, 120, 121),

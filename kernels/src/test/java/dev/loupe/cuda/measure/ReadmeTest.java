@@ -99,7 +99,7 @@ class ReadmeTest {
 
   /** The target that a kernel's registers are told of. */
   private static String target(String kernel) {
-    return kernel.startsWith("attention_v6_") ? "sm_90a" : "sm_80";
+    return kernel.startsWith("attention_v6_") ? "sm_90a-13" : "sm_80";
   }
 
   private String registers(Variant v) {
