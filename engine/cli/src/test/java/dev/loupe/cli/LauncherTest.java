@@ -78,7 +78,10 @@ class LauncherTest {
   void theVersionStartsJavaWithNothingMore() throws Exception {
     Path jdk = java("one", "java.base jdk.incubator.vector");
     String version = start(jdk, "--version");
-    assertTrue(version.matches("one -cp \\S+ dev.loupe.cli.Main --version"), version);
+    assertTrue(
+        version.matches(
+            "one --enable-native-access=ALL-UNNAMED -cp \\S+ dev.loupe.cli.Main --version"),
+        version);
     String text = start(jdk, "generate", "a b");
     assertTrue(text.contains(" --add-modules jdk.incubator.vector "), text);
     assertTrue(text.endsWith(" dev.loupe.cli.Main generate a b"), text);
@@ -98,6 +101,17 @@ class LauncherTest {
     Files.setLastModifiedTime(
         folder.resolve("two/bin/java"), FileTime.from(Instant.now().plusSeconds(60)));
     assertTrue(start(folder.resolve("two"), "generate").contains("--add-modules"), "newer Java");
+  }
+
+  @Test
+  void aLinkIsFollowedAnew() throws Exception {
+    Path link = folder.resolve("link");
+    Files.createSymbolicLink(link, java("one", "java.base"));
+    assertTrue(start(link, "generate").startsWith("one "));
+    Files.delete(link);
+    Files.createSymbolicLink(link, java("two", "java.base"));
+    Files.setLastModifiedTime(link.resolve("bin/java"), FileTime.from(Instant.EPOCH));
+    assertTrue(start(link, "generate").startsWith("two "));
   }
 
   @Test
