@@ -18,6 +18,7 @@ module dev.loupe.engine {
   exports dev.loupe.export.figure;
   exports dev.loupe.generate;
   exports dev.loupe.interpret;
+  exports dev.loupe.interpret.trace;
   exports dev.loupe.model;
   exports dev.loupe.ops;
   exports dev.loupe.sampling;

@@ -17,6 +17,10 @@ import dev.loupe.interpret.Comparison;
 import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.interpret.Lens;
 import dev.loupe.interpret.Readout;
+import dev.loupe.interpret.trace.Circuit;
+import dev.loupe.interpret.trace.Trace;
+import dev.loupe.interpret.trace.TraceEffort;
+import dev.loupe.interpret.trace.TraceRequest;
 import dev.loupe.model.ModelInfo;
 import dev.loupe.model.Transformer;
 import dev.loupe.ops.BackendException;
@@ -258,6 +262,21 @@ public final class Loupe implements AutoCloseable {
   /** Likewise, with a listener. */
   public Lens lens(Prompt prompt, int position, int target, int top, ReadListener listener) {
     return Lens.of(model, prompt, position, target, top, listener);
+  }
+
+  /** From a token to the parts that wrote it; see {@link Trace#of}. */
+  public Trace trace(TraceRequest request) {
+    return Trace.of(model, request);
+  }
+
+  /** What a trace takes at most; see {@link Trace#effort}. */
+  public TraceEffort traceEffort(TraceRequest request) {
+    return Trace.effort(model, request);
+  }
+
+  /** How faithful a given circuit is; see {@link Trace#kept}. */
+  public double kept(TraceRequest request, List<Circuit.Link> links) {
+    return Trace.kept(model, request, links);
   }
 
   /** What each head does; see {@link HeadSurvey#of}. */

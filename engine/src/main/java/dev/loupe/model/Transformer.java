@@ -140,10 +140,32 @@ public final class Transformer implements AutoCloseable {
    * for {@link #logits}.
    */
   public void forward(Pass pass, Activations a, AttentionHook hook) {
-    pass.embed(wte, wpe, a.x());
+    embed(pass, a);
     for (Block block : blocks) {
-      block.forward(pass, a, hook);
+      hook.observe(block.attend(pass, a)); // the branch; AttentionHook.NONE does nothing
+      block.addAttention(pass, a);
+      block.addMlp(pass, a);
     }
+  }
+
+  /** The first step of a pass: a.x() = what the embeddings say of each token. */
+  public void embed(Pass pass, Activations a) {
+    pass.embed(wte, wpe, a.x());
+  }
+
+  /** A layer's first step: a.y() = what its heads make of a.x(). */
+  public void attend(Pass pass, Activations a, int layer) {
+    Attention _ = blocks.get(layer).attend(pass, a);
+  }
+
+  /** Its second step: the heads' part, a.y() times c_proj, is added to a.x(). */
+  public void addAttention(Pass pass, Activations a, int layer) {
+    blocks.get(layer).addAttention(pass, a);
+  }
+
+  /** Its last step: what the MLP makes of a.x() is added to it. */
+  public void addMlp(Pass pass, Activations a, int layer) {
+    blocks.get(layer).addMlp(pass, a);
   }
 
   /**
@@ -245,18 +267,24 @@ public final class Transformer implements AutoCloseable {
     }
 
     /**
-     * Runs the block over the rows of a pass.
+     * Attends with the rows of a pass.
      *
-     * @param a holds the residual stream x [R, C], updated in place, and room for what lies between
-     * @param hook sees the attention, and cannot change it
+     * @param a holds the residual stream x [R, C], and room for what lies between
+     * @return what a hook may look at; it cannot change it
      */
-    void forward(Pass pass, Activations a, AttentionHook hook) {
+    Attention attend(Pass pass, Activations a) {
       Attention attention = pass.attention(layer, scale, a.qkv(), a.lse());
       // [R, 3C]  fused Q, K, V of ln_1(x); K and V to the cache
       attention.project(new Normed(a.x(), w.ln1(), a.h()), w.cAttn());
       attention.attend(a.y()); // [R, C], log-sum-exp [R, H]
-      hook.observe(attention); // the branch; AttentionHook.NONE does nothing
+      return attention;
+    }
+
+    void addAttention(Pass pass, Activations a) {
       pass.linearResidual(a.y(), w.cProj(), a.x()); // x += y . W + b
+    }
+
+    void addMlp(Pass pass, Activations a) {
       // [R, n_inner]  f(ln_2(x) . W + b)
       pass.linear(new Normed(a.x(), w.ln2(), a.h()), w.cFc(), activation, a.inner());
       pass.linearResidual(a.inner(), w.mlpCProj(), a.x()); // x += inner . W + b

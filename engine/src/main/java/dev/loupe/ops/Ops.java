@@ -93,6 +93,12 @@ public interface Ops extends AutoCloseable {
   void read(Tensor from, int row, float[] into, int count);
 
   /**
+   * Brings numbers from the host, rounded to what {@code to} holds: its elements, row by row, are
+   * the first ones of {@code from}.
+   */
+  void write(float[] from, Tensor to);
+
+  /**
    * Whether passes may have rows of several runs: then a row's bits are those that it has alone.
    * Otherwise a pass has the rows of one run, and a prompt is read at once.
    */

@@ -28,12 +28,25 @@ public final class ReferenceGpt2 {
   /** [L, T, C]: what the heads made of the values, side by side, before c_proj. */
   public final double[][][] heads;
 
+  /** [L, T, C]: what the MLPs make. */
+  public final double[][][] mlps;
+
   private final Checkpoint checkpoint;
   private final Gpt2Config config;
 
-  /** Changes what the heads of a layer made, [T, C], before c_proj. */
+  /** Changes what a model computes on its way. */
   public interface Change {
+    /** What the heads of a layer made, [T, C], before c_proj. */
     void of(int layer, double[][] heads);
+
+    /** The residual stream before a layer, [T, C]; after the last, layer is L. */
+    default void residual(int layer, double[][] x) {}
+
+    /** Queries, keys and values of a layer, [T, 3C]. */
+    default void inputs(int layer, double[][] qkv) {}
+
+    /** What the MLP of a layer adds, [T, C]. */
+    default void mlp(int layer, double[][] out) {}
   }
 
   private final Change change;
@@ -59,6 +72,7 @@ public final class ReferenceGpt2 {
     values = new double[config.nLayer()][t][];
     hidden = new double[config.nLayer() + 1][][];
     heads = new double[config.nLayer()][][];
+    mlps = new double[config.nLayer()][][];
     double[][] x = new double[t][config.nEmbd()];
     StoredTensor wte = checkpoint.tensor("wte.weight");
     StoredTensor wpe = checkpoint.tensor("wpe.weight");
@@ -71,9 +85,11 @@ public final class ReferenceGpt2 {
     }
     hidden[0] = copy(x);
     for (int layer = 0; layer < config.nLayer(); layer++) {
+      change.residual(layer, x);
       block(layer, x);
       hidden[layer + 1] = copy(x);
     }
+    change.residual(config.nLayer(), x);
     double[][] normed = layerNorm(x, "ln_f");
     StoredTensor head =
         checkpoint.has("lm_head.weight") ? checkpoint.tensor("lm_head.weight") : wte;
@@ -90,7 +106,8 @@ public final class ReferenceGpt2 {
 
   private void block(int layer, double[][] x) {
     String prefix = "h." + layer + ".";
-    double[][] qkv = linear(layerNorm(x, prefix + "ln_1"), prefix + "attn.c_attn");
+    double[][] qkv = qkv(layer, x);
+    change.inputs(layer, qkv);
     heads[layer] = attend(layer, qkv);
     change.of(layer, heads[layer]);
     add(x, linear(heads[layer], prefix + "attn.c_proj"));
@@ -100,7 +117,16 @@ public final class ReferenceGpt2 {
         row[i] = ReferenceActivation.of(config.activation(), row[i]);
       }
     }
-    add(x, linear(inner, prefix + "mlp.c_proj"));
+    double[][] out = linear(inner, prefix + "mlp.c_proj");
+    mlps[layer] = copy(out);
+    change.mlp(layer, out);
+    add(x, out);
+  }
+
+  /** Queries, keys and values that a layer makes of a residual stream. */
+  public double[][] qkv(int layer, double[][] x) {
+    String prefix = "h." + layer + ".";
+    return linear(layerNorm(x, prefix + "ln_1"), prefix + "attn.c_attn");
   }
 
   private double[][] attend(int layer, double[][] qkv) {

@@ -249,6 +249,11 @@ public final class CpuOps implements Ops {
   }
 
   @Override
+  public void write(float[] from, Tensor to) { // activations are f32 here
+    to.data().copyFrom(MemorySegment.ofArray(from).asSlice(0, to.byteSize()));
+  }
+
+  @Override
   public String device() {
     return "cpu, %s, %d thread%s%s"
         .formatted(

@@ -206,6 +206,11 @@ public final class CudaOps implements Ops {
   }
 
   @Override
+  public void write(float[] from, Tensor to) {
+    tensors.write(from, to);
+  }
+
+  @Override
   public void logprobs(Tensor x, int[] ids, BitSet sayable, double[] out) {
     same("rows", x.rows(), ids.length);
     same("rows", x.rows(), out.length);

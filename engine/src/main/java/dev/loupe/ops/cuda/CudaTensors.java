@@ -3,6 +3,7 @@ package dev.loupe.ops.cuda;
 import dev.loupe.cuda.DeviceBuffer;
 import dev.loupe.ops.Ops;
 import dev.loupe.ops.Tensor;
+import java.util.Arrays;
 import java.util.Map;
 import java.util.concurrent.ConcurrentSkipListMap;
 
@@ -74,5 +75,15 @@ final class CudaTensors {
     float[] values = new float[count];
     buffer(one).download(values);
     System.arraycopy(values, 0, into, 0, count);
+  }
+
+  /** {@link Ops#write}. */
+  void write(float[] from, Tensor to) {
+    int count = Math.multiplyExact(to.rows(), to.cols());
+    if (count > from.length) {
+      throw new IndexOutOfBoundsException(
+          "%d numbers for %d x %d".formatted(from.length, to.rows(), to.cols()));
+    }
+    buffer(to).upload(count == from.length ? from : Arrays.copyOf(from, count));
   }
 }
