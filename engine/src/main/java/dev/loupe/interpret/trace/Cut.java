@@ -23,7 +23,7 @@ final class Cut {
    *
    * @param layer L for the residual stream after the last layer
    * @param head of {@link Site#HEAD}
-   * @param values [T, C], or [T, D] of a head: what comes in its place
+   * @param values [to - from, C], or [to - from, D] of a head: what comes in its place
    * @param from first position that is changed
    * @param to one past the last
    */

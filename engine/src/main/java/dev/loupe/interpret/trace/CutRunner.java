@@ -249,7 +249,7 @@ final class CutRunner implements AutoCloseable {
    */
   private void replace(Tensor x, int s, Change change, float @Nullable [] before) {
     int width = config.nEmbd();
-    float[] rows = Arrays.copyOfRange(change.values(), change.from() * width, change.to() * width);
+    float[] rows = change.values().clone();
     for (int i = 0; before != null && i < rows.length; i++) {
       rows[i] += before[change.from() * width + i];
     }
@@ -259,7 +259,8 @@ final class CutRunner implements AutoCloseable {
 
   private void set(float[] rows, Change change, int column, int columns) {
     for (int t = change.from(); t < change.to(); t++) {
-      System.arraycopy(change.values(), t * columns, rows, t * config.nEmbd() + column, columns);
+      System.arraycopy(
+          change.values(), (t - change.from()) * columns, rows, t * config.nEmbd() + column, columns);
     }
   }
 

@@ -3,6 +3,7 @@ package dev.loupe.interpret.trace;
 import dev.loupe.interpret.trace.Circuit.Link;
 import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.EnumMap;
 import java.util.HashMap;
@@ -106,8 +107,16 @@ final class Paths {
 
   /** The direct path to the logits: they alone read the replaced output of {@code from}. */
   Cut toLogits(Part from) {
-    int layers = config.nLayer();
-    return Cut.residual(layers, sum(clean.x[layers], delta(from), 1), 0, clean.tokens);
+    int last = clean.tokens - 1;
+    float[] changed =
+        written(from, row(replacements.of(from), last), row(clean.output(from), last));
+    float[] x = row(clean.x[config.nLayer()], last);
+    return Cut.residual(config.nLayer(), sum(x, changed, 1), last, last + 1);
+  }
+
+  private float[] row(float[] rows, int row) {
+    int columns = rows.length / clean.tokens;
+    return Arrays.copyOfRange(rows, row * columns, (row + 1) * columns);
   }
 
   /**
@@ -221,7 +230,8 @@ final class Paths {
           added.put(part, written(part, output, replacements.of(part)));
         });
     int layers = config.nLayer();
-    return Cut.residual(layers, read(bases[2 * layers], toLogits, added), 0, clean.tokens);
+    float[] x = read(bases[2 * layers], toLogits, added);
+    return Cut.residual(layers, x, 0, clean.tokens);
   }
 
   private static float[] read(float[] base, List<Part> from, Map<Part, float[]> added) {

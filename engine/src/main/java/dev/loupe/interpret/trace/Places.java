@@ -2,6 +2,7 @@ package dev.loupe.interpret.trace;
 
 import dev.loupe.interpret.trace.Circuit.Place;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
@@ -79,7 +80,10 @@ final class Places {
   private double[] effects(List<Stretch> stretches) {
     List<Cut> cuts = new ArrayList<>();
     for (Stretch s : stretches) {
-      cuts.add(new Cut(List.of(Cut.change(s.part, replacements.of(s.part), s.from, s.to))));
+      float[] all = replacements.of(s.part);
+      int columns = all.length / experiment.tokens();
+      float[] rows = Arrays.copyOfRange(all, s.from * columns, s.to * columns);
+      cuts.add(new Cut(List.of(Cut.change(s.part, rows, s.from, s.to))));
     }
     return experiment.effects(cuts);
   }

@@ -1,7 +1,5 @@
 package dev.loupe.interpret.trace;
 
-import java.util.Arrays;
-
 /**
  * What every part of a model made of a text, on the host: x [L + 1][T C], the residual stream
  * before each layer and after the last; mid [L][T C], the same between attention and MLP; y [L][T
@@ -63,10 +61,5 @@ final class Recording {
       }
     }
     return out;
-  }
-
-  /** A row of a residual stream. */
-  float[] row(float[] stream, int token) {
-    return Arrays.copyOfRange(stream, token * width, (token + 1) * width);
   }
 }
