@@ -16,6 +16,7 @@ module dev.loupe.engine {
   exports dev.loupe.corpus;
   exports dev.loupe.export;
   exports dev.loupe.export.figure;
+  exports dev.loupe.export.trace;
   exports dev.loupe.generate;
   exports dev.loupe.interpret;
   exports dev.loupe.interpret.trace;

@@ -6,6 +6,7 @@ import dev.loupe.cli.run.GenerateCommand;
 import dev.loupe.cli.run.InterventionOptions;
 import dev.loupe.corpus.Preparation;
 import dev.loupe.export.HeadTable;
+import dev.loupe.interpret.trace.Ablation;
 import dev.loupe.ops.Gemm;
 import dev.loupe.ops.Precision;
 import dev.loupe.weights.config.Activation;
@@ -65,6 +66,9 @@ final class Converters {
         value(
             text -> InterventionOptions.Ablation.valueOf(text.toUpperCase(Locale.ROOT)),
             "zero or mean"));
+    commandLine.registerConverter(
+        Ablation.class,
+        value(text -> Ablation.valueOf(text.toUpperCase(Locale.ROOT)), "zero, mean or patch"));
     commandLine.registerConverter(
         CompareCommand.Masking.class,
         value(

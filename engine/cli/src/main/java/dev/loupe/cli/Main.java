@@ -10,6 +10,7 @@ import dev.loupe.cli.run.GenerateCommand;
 import dev.loupe.cli.run.HeadsCommand;
 import dev.loupe.cli.run.LensCommand;
 import dev.loupe.cli.run.ServeCommand;
+import dev.loupe.cli.run.TraceCommand;
 import dev.loupe.cli.terminal.ExitCode;
 import dev.loupe.cli.terminal.Terminal;
 import dev.loupe.cli.weights.WeightsCommand;
@@ -36,6 +37,7 @@ public final class Main {
             HeadsCommand.class,
             LensCommand.class,
             CompareCommand.class,
+            TraceCommand.class,
             ServeCommand.class,
             CorpusCommand.class,
             WeightsCommand.class,

@@ -152,7 +152,7 @@ class UsageTest {
         .refused(
             ExitCode.BAD_USAGE,
             "no command",
-            "generate, attention, heads, lens, compare, serve, corpus, weights, bench, doctor, completion");
+            "generate, attention, heads, lens, compare, trace, serve, corpus, weights, bench, doctor, completion");
   }
 
   @Test
@@ -197,6 +197,7 @@ class UsageTest {
         "weights make-random",
         "lens",
         "compare",
+        "trace",
         "serve",
         "bench",
         "bench attention",

@@ -260,7 +260,11 @@ final class CutRunner implements AutoCloseable {
   private void set(float[] rows, Change change, int column, int columns) {
     for (int t = change.from(); t < change.to(); t++) {
       System.arraycopy(
-          change.values(), (t - change.from()) * columns, rows, t * config.nEmbd() + column, columns);
+          change.values(),
+          (t - change.from()) * columns,
+          rows,
+          t * config.nEmbd() + column,
+          columns);
     }
   }
 

@@ -11,6 +11,7 @@ import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -57,6 +58,27 @@ public final class TextInput {
       return Prompt.ids(ids);
     }
     return Prompt.text(read(terminal)).special(special).front(!noBos);
+  }
+
+  /**
+   * A second text, read as the first is: ids where those are ids.
+   *
+   * @param option that gave it
+   */
+  public Prompt another(String option, String second) {
+    if (ids == null) {
+      return Prompt.text(second).special(special).front(!noBos);
+    }
+    try {
+      return Prompt.ids(
+          Arrays.stream(second.split(",", -1))
+              .map(String::strip)
+              .mapToInt(Integer::parseUnsignedInt)
+              .toArray());
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException(
+          "%s %s: ids with commas between them, as --ids has".formatted(option, second));
+    }
   }
 
   private String read(Terminal terminal) throws IOException {

@@ -1,0 +1,179 @@
+package dev.loupe.cli.run;
+
+import dev.loupe.Loupe;
+import dev.loupe.cli.options.LoupeCommand;
+import dev.loupe.cli.options.ModelOptions;
+import dev.loupe.cli.options.ReportOptions;
+import dev.loupe.cli.options.TextInput;
+import dev.loupe.cli.terminal.ProgressBar;
+import dev.loupe.cli.terminal.Terminal;
+import dev.loupe.export.trace.TraceReport;
+import dev.loupe.generate.Prompt;
+import dev.loupe.interpret.trace.Ablation;
+import dev.loupe.interpret.trace.Trace;
+import dev.loupe.interpret.trace.TraceEffort;
+import dev.loupe.interpret.trace.TraceListener;
+import dev.loupe.interpret.trace.TraceRequest;
+import java.io.IOException;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.ArgGroup;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParentCommand;
+
+/** {@code loupe trace}: from a token to the heads that wrote it, by interventions. */
+@Command(
+    name = "trace",
+    description = {
+      "Show which heads make the model say a token, and what they read from each other.",
+      "Every effect is measured: a part is replaced, and the text read again."
+    },
+    parameterListHeading = "%n",
+    abbreviateSynopsis = true,
+    sortOptions = false,
+    footerHeading = "%nExamples:%n",
+    footer = {
+      "  loupe trace \"The priest is ready, sir. The priest is\" --against runner-up",
+      "  loupe trace --file poem.txt --at 40 --target 307 --json",
+      "  loupe trace --ids 1,2,3,1,2 --patch 1,2,4,1,2"
+    })
+public final class TraceCommand implements Callable<Integer> {
+  @ParentCommand LoupeCommand parent;
+  @Mixin TextInput input;
+
+  @Option(
+      names = "--at",
+      paramLabel = "N",
+      description = "The token after which the model speaks, from 0 (default: the last).")
+  @Nullable Integer at;
+
+  @Option(
+      names = "--target",
+      paramLabel = "ID",
+      description =
+          "The token in question (default: the one that follows in the text, or the likeliest).")
+  @Nullable Integer target;
+
+  @Option(
+      names = "--against",
+      paramLabel = "ID",
+      description =
+          "Explain how far the logit lies above that of this token, or of runner-up (default: the"
+              + " log-probability).")
+  @Nullable String against;
+
+  @Option(
+      names = "--patch",
+      paramLabel = "TEXT",
+      description =
+          "A second text of as many tokens: what is replaced is as it is there; with --ids, ids.")
+  @Nullable String patch;
+
+  @Option(
+      names = "--ablate-to",
+      paramLabel = "A",
+      description =
+          "What replaces the rest of a circuit: zero, mean, or patch (default: mean; patch with"
+              + " --patch).")
+  @Nullable Ablation ablateTo;
+
+  @Option(names = "--mlps", description = "Replace MLPs too, which otherwise run as they are.")
+  boolean mlps;
+
+  @Option(
+      names = "--keep",
+      paramLabel = "S",
+      description = "The share of the effect that a circuit keeps (default: 0.6).")
+  double keep = TraceRequest.KEEP;
+
+  @Option(
+      names = "--most",
+      paramLabel = "N",
+      description = "Most parts of a small circuit (default: 12, or half of all).")
+  int most = TraceRequest.MOST;
+
+  @Mixin ReportOptions report;
+
+  @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
+  ModelOptions model = new ModelOptions();
+
+  @Override
+  public Integer call() throws IOException {
+    Terminal terminal = parent.terminal();
+    requireNotNegative("--at", at);
+    requireNotNegative("--target", target);
+    TraceRequest request = request(input.prompt(terminal));
+    ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "tracing");
+    Trace trace;
+    try (Loupe loupe =
+        model.open(terminal, report.quiet.set, report.json, request.prompt().needsTokenizer())) {
+      if (!report.quiet.set) {
+        TraceEffort effort = loupe.traceEffort(request);
+        terminal.say(
+            String.format(
+                Locale.ROOT,
+                "[at most %,d readings, %,d rows of layers]",
+                effort.cuts(),
+                effort.layerRows()));
+      }
+      trace =
+          loupe.trace(
+              request.listener(
+                  (phase, done, total) -> {
+                    bar.update(done, total);
+                    return true;
+                  }));
+    } finally {
+      bar.clear();
+    }
+    int columns = terminal.outColumns();
+    terminal.print(report.json ? TraceReport.json(trace) + "\n" : TraceReport.text(trace, columns));
+    return 0;
+  }
+
+  private TraceRequest request(Prompt prompt) {
+    Optional<Prompt> second =
+        Optional.ofNullable(patch).map(text -> input.another("--patch", text));
+    if (ablateTo == Ablation.PATCH && second.isEmpty()) {
+      throw new IllegalArgumentException("--ablate-to patch takes a second text: add --patch");
+    }
+    Ablation usual = second.isPresent() ? Ablation.PATCH : Ablation.MEAN;
+    return new TraceRequest(
+        prompt,
+        at == null ? -1 : at,
+        target == null ? -1 : target,
+        against(),
+        second,
+        ablateTo == null ? usual : ablateTo,
+        mlps,
+        keep,
+        most,
+        TraceListener.NONE);
+  }
+
+  private OptionalInt against() {
+    if (against == null) {
+      return OptionalInt.empty();
+    }
+    if (against.equals("runner-up")) {
+      return OptionalInt.of(TraceRequest.RUNNER_UP);
+    }
+    try {
+      return OptionalInt.of(Integer.parseUnsignedInt(against.strip()));
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException(
+          "--against %s: the id of a token, or runner-up".formatted(against));
+    }
+  }
+
+  private static void requireNotNegative(String option, @Nullable Integer value) {
+    if (value != null && value < 0) {
+      throw new IllegalArgumentException("%s %d: not 0 or more".formatted(option, value));
+    }
+  }
+}

@@ -1,0 +1,102 @@
+package dev.loupe.cli.run;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import dev.loupe.cli.Ran;
+import dev.loupe.cli.terminal.ExitCode;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** {@code loupe trace}. */
+class TraceCommandTest {
+  private static final String TWICE =
+      "<|endoftext|>The priest is ready, sir.\nThe priest is ready, sir.\n";
+
+  private static Ran trace(Object... more) {
+    List<Object> all = new ArrayList<>(List.of("trace", TWICE, "--special", "--backend", "cpu"));
+    all.addAll(List.of(more));
+    return Ran.loupe(all.toArray());
+  }
+
+  @Test
+  void theInductionHeadsReadThePreviousTokenHead() {
+    JsonObject json = trace("--at", 15, "--json", "-q").well().json().getFirst();
+    assertEquals("loupe-trace/1", json.get("schema").getAsString());
+    JsonObject quantity = json.getAsJsonObject("quantity");
+    assertEquals("logprob", quantity.get("kind").getAsString());
+    assertEquals("ri", quantity.getAsJsonObject("token").get("label").getAsString());
+    assertEquals(24, json.getAsJsonArray("nodes").size());
+    List<String> kept = new ArrayList<>();
+    for (JsonElement each : json.getAsJsonArray("edges")) {
+      JsonObject edge = each.getAsJsonObject();
+      if (edge.get("kept").getAsBoolean() && edge.get("effect").getAsDouble() < -0.05) {
+        kept.add(
+            "%s %s %s"
+                .formatted(
+                    edge.get("from").getAsString(),
+                    edge.get("via").getAsString(),
+                    edge.get("to").getAsString()));
+      }
+    }
+    for (int head = 0; head < 3; head++) {
+      assertTrue(kept.contains("4.0 k 5." + head), kept.toString());
+      assertTrue(kept.contains("5.%d logit logit".formatted(head)), kept.toString());
+    }
+    JsonObject faithfulness = json.getAsJsonObject("faithfulness");
+    assertTrue(faithfulness.get("kept").getAsDouble() > 0.6, faithfulness.toString());
+    assertTrue(json.getAsJsonArray("words").size() > 10);
+  }
+
+  @Test
+  void wordsForPeople() {
+    Ran ran = trace("--at", 15).well();
+    assertTrue(ran.out().startsWith("After token 15, ·p, the log-probability of ri is "));
+    assertTrue(ran.out().contains("With 4.0 at its mean in the keys of 5.1 alone, it falls by "));
+    assertTrue(ran.err().contains(" rows of layers]"), ran.err());
+    Ran none = Ran.loupe("trace", "zq xv kj wp fh gd bn mt", "-q", "--backend", "cpu").well();
+    assertEquals("", none.err());
+    assertTrue(none.out().contains("\nNo small circuit: "), none.out());
+  }
+
+  @Test
+  void patchesFromASecondText() {
+    JsonObject json =
+        Ran.loupe(
+                "trace",
+                "--ids",
+                "1,2,3,4,1,2",
+                "--patch",
+                "1,9,3,4,1,9",
+                "--json",
+                "-q",
+                "--against",
+                "runner-up")
+            .well()
+            .json()
+            .getFirst();
+    assertEquals("patched", json.get("ablation").getAsString());
+    assertEquals("logit_difference", json.getAsJsonObject("quantity").get("kind").getAsString());
+    JsonObject node = json.getAsJsonArray("nodes").get(0).getAsJsonObject();
+    assertTrue(node.getAsJsonObject("effect").get("patched").isJsonPrimitive(), node.toString());
+    Ran.loupe("trace", "To be", "--patch", "To me", "-q", "--mlps").well();
+  }
+
+  @Test
+  void whatIsWrongIsSaid() {
+    trace("--at", 99).refused(ExitCode.BAD_USAGE, "no token 99", "0..26");
+    trace("--at", -2).refused(ExitCode.BAD_USAGE, "--at -2");
+    trace("--target", 60000).refused(ExitCode.BAD_USAGE, "60000");
+    trace("--against", "next").refused(ExitCode.BAD_USAGE, "--against next", "runner-up");
+    trace("--patch", "short").refused(ExitCode.BAD_USAGE, "second text", "27");
+    trace("--patch", TWICE).refused(ExitCode.BAD_USAGE, "both texts are the same");
+    trace("--ablate-to", "patch").refused(ExitCode.BAD_USAGE, "--patch");
+    trace("--ablate-to", "never").refused(ExitCode.BAD_USAGE, "zero, mean or patch");
+    trace("--keep", 1.5).refused(ExitCode.BAD_USAGE, "1.5");
+    trace("--most", 0).refused(ExitCode.BAD_USAGE, "0 parts");
+    Ran.loupe("trace", "--ids", "1,2", "--patch", "a,b").refused(ExitCode.BAD_USAGE, "a,b");
+  }
+}
