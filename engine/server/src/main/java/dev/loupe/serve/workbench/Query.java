@@ -2,6 +2,7 @@ package dev.loupe.serve.workbench;
 
 import dev.loupe.serve.http.ApiException;
 import dev.loupe.serve.http.Request;
+import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.jspecify.annotations.Nullable;
@@ -46,6 +47,24 @@ record Query(Request request) {
     }
     throw ApiException.field(
         name, null, "%s is not a whole number from %d to %d".formatted(name, least, most));
+  }
+
+  /** Whether a parameter has this value. */
+  boolean is(String name, String value) {
+    return value.equals(request.parameter(name));
+  }
+
+  /** One of some words. */
+  String choice(String name, String otherwise, String... words) {
+    String value = request.parameter(name);
+    if (value == null) {
+      return otherwise;
+    }
+    if (!List.of(words).contains(value)) {
+      throw ApiException.field(
+          name, null, "%s is not one of %s".formatted(name, String.join(", ", words)));
+    }
+    return value;
   }
 
   /** Two numbers with a dash between them; null if there is no such parameter. */

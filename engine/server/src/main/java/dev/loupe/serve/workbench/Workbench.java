@@ -40,7 +40,7 @@ public final class Workbench implements AutoCloseable {
   private static final String HEADS = "/api/heads";
   private static final Pattern RUN = Pattern.compile(RUNS + "/([0-9a-f]{1,64})(?:/([a-z]{1,12}))?");
   private static final Set<String> PARTS =
-      Set.of("thumbs", "tile", "rows", "stats", "lens", "compare", "export");
+      Set.of("thumbs", "tile", "rows", "stats", "lens", "compare", "export", "trace", "effort");
 
   /** Bytes of runs that the page can look at. */
   private static final long MOST_KEPT = 512L << 20;
@@ -55,6 +55,7 @@ public final class Workbench implements AutoCloseable {
   private final RunWriter writer;
   private final Readings readings;
   private final RunExport export;
+  private final Traces traces;
   private final Outbox outbox;
   private final Map<String, String> answers = new ConcurrentHashMap<>(); // those of the model
   private volatile boolean closing;
@@ -79,6 +80,7 @@ public final class Workbench implements AutoCloseable {
     writer = new RunWriter(loupe, scheduler, places, metrics, timeout, runs);
     readings = new Readings(places, timeout);
     export = new RunExport(loupe, model, runs, readings);
+    traces = new Traces(loupe, runs, readings, outbox, () -> closing);
     config = loupe.info().config();
   }
 
@@ -200,6 +202,8 @@ public final class Workbench implements AutoCloseable {
                 deadline,
                 () -> runs.look(all -> RunMaps.rows(all.run(id).cache(), query))));
       }
+      case "effort" -> json(exchange, traces.effort(run(id), query).toString(), FOR_EVER);
+      case "trace" -> traces.answer(exchange, run(id), query, deadline);
       case "export" -> export.send(exchange, id, query, deadline);
       default -> throw new IllegalStateException(part);
     }
