@@ -17,7 +17,10 @@ import dev.loupe.interpret.Comparison;
 import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.interpret.Lens;
 import dev.loupe.interpret.Readout;
+import dev.loupe.interpret.RowNumbers;
 import dev.loupe.interpret.trace.Circuit;
+import dev.loupe.interpret.trace.Part;
+import dev.loupe.interpret.trace.PatchGrid;
 import dev.loupe.interpret.trace.Trace;
 import dev.loupe.interpret.trace.TraceEffort;
 import dev.loupe.interpret.trace.TraceRequest;
@@ -277,6 +280,21 @@ public final class Loupe implements AutoCloseable {
   /** How faithful a given circuit is; see {@link Trace#kept}. */
   public double kept(TraceRequest request, List<Circuit.Link> links) {
     return Trace.kept(model, request, links);
+  }
+
+  /** Activation patching of layers or heads by positions; see {@link PatchGrid#of}. */
+  public PatchGrid patch(TraceRequest request, PatchGrid.Kind kind) {
+    return PatchGrid.of(model, request, kind);
+  }
+
+  /** Likewise of one head's output, queries, keys and values. */
+  public PatchGrid patch(TraceRequest request, Part head) {
+    return PatchGrid.of(model, request, head);
+  }
+
+  /** All numbers behind one row of attention; see {@link RowNumbers#of}. */
+  public RowNumbers row(Prompt prompt, int layer, int head, int query, int target) {
+    return RowNumbers.of(model, prompt, layer, head, query, target);
   }
 
   /** What each head does; see {@link HeadSurvey#of}. */

@@ -1,5 +1,7 @@
 package dev.loupe.interpret;
 
+import static dev.loupe.interpret.LogitDirection.dot;
+
 import dev.loupe.generate.OpenModel;
 import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Token;
@@ -19,7 +21,6 @@ import dev.loupe.weights.Checkpoint;
 import dev.loupe.weights.config.Gpt2Config;
 import dev.loupe.weights.tensor.StoredTensor;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CancellationException;
@@ -83,8 +84,9 @@ final class LensSession implements AutoCloseable {
     Sampler.requireFinite(last);
     int asked = target < 0 ? new TokenDistribution(last, sayable).top(1).getFirst().id() : target;
     double mean = sayable.stream().mapToDouble(id -> last[id]).average().orElseThrow();
-    double[] unembedding = unembedding(asked);
-    double[] direction = direction(unembedding);
+    double[] unembedding = LogitDirection.unembedding(checkpoint, sayable, asked);
+    double[] direction =
+        LogitDirection.of(checkpoint, unembedding, values(residual, config.nLayer()));
     double place = dot(row("wpe.weight", ids.length - 1), direction);
     List<List<Double>> perHead = new ArrayList<>();
     List<Double> biases = new ArrayList<>();
@@ -152,81 +154,23 @@ final class LensSession implements AutoCloseable {
     for (int head = 0; head < config.nHead(); head++) {
       double sum = 0;
       for (int i = head * config.headDim(); i < (head + 1) * config.headDim(); i++) {
-        sum += y[i] * dot(row(weight, i), direction);
+        sum += y[i] * dot(LogitDirection.row(weight, i), direction);
       }
       added.add(sum);
     }
     return added;
   }
 
-  /**
-   * The q for which o . q is what o adds: q = v - mean(v) with v = g u / s, as the mean of o is
-   * taken off before.
-   */
-  private double[] direction(double[] unembedding) {
-    double[] x = values(residual, config.nLayer());
-    double mean = Arrays.stream(x).average().orElseThrow();
-    double variance = Arrays.stream(x).map(v -> (v - mean) * (v - mean)).average().orElseThrow();
-    double deviation = Math.sqrt(variance + config.layerNormEpsilon());
-    double[] weight = row("ln_f.weight", 0);
-    double[] q = unembedding.clone();
-    for (int c = 0; c < q.length; c++) {
-      q[c] *= weight[c] / deviation;
-    }
-    double middle = Arrays.stream(q).average().orElseThrow();
-    for (int c = 0; c < q.length; c++) {
-      q[c] -= middle;
-    }
-    return q;
-  }
-
-  /** The head's row of the target, less the mean of the rows of all tokens. */
-  private double[] unembedding(int target) {
-    StoredTensor head =
-        checkpoint.tensor(checkpoint.has("lm_head.weight") ? "lm_head.weight" : "wte.weight");
-    double[] u = row(head, target);
-    int count = sayable.cardinality();
-    for (int id = sayable.nextSetBit(0); id >= 0; id = sayable.nextSetBit(id + 1)) {
-      double[] other = row(head, id);
-      for (int c = 0; c < u.length; c++) {
-        u[c] -= other[c] / count;
-      }
-    }
-    return u;
-  }
-
   private double[] values(Tensor tensor, int row) {
     float[] values = new float[tensor.cols()];
     model.ops().read(tensor, row, values, values.length);
-    return wide(values);
+    return LogitDirection.wide(values);
   }
 
   private double[] row(String name, int row) {
-    return row(checkpoint.tensor(name), row);
+    return LogitDirection.row(checkpoint.tensor(name), row);
   }
 
-  private static double[] row(StoredTensor tensor, int row) {
-    int n = Math.toIntExact(tensor.shape().getLast());
-    float[] values = new float[n];
-    tensor.read((long) row * n, values, 0, n);
-    return wide(values);
-  }
-
-  private static double[] wide(float[] values) {
-    double[] wide = new double[values.length];
-    for (int i = 0; i < values.length; i++) {
-      wide[i] = values[i];
-    }
-    return wide;
-  }
-
-  private static double dot(double[] x, double[] y) {
-    double sum = 0;
-    for (int i = 0; i < x.length; i++) {
-      sum += x[i] * y[i];
-    }
-    return sum;
-  }
 
   @Override
   public void close() {

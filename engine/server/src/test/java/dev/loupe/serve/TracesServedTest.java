@@ -6,9 +6,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.export.trace.GridReport;
+import dev.loupe.export.trace.RowReport;
 import dev.loupe.export.trace.TraceReport;
 import dev.loupe.generate.Prompt;
 import dev.loupe.generate.Token;
+import dev.loupe.interpret.trace.Part;
+import dev.loupe.interpret.trace.PatchGrid;
 import dev.loupe.interpret.trace.TraceRequest;
 import java.io.InputStream;
 import java.net.http.HttpResponse;
@@ -27,7 +31,11 @@ class TracesServedTest extends WorkbenchFixture {
   }
 
   private static List<JsonObject> trace(String query) {
-    HttpResponse<String> response = served.send(served.to("/api/runs/" + id + "/trace?" + query));
+    return stream("trace?" + query);
+  }
+
+  private static List<JsonObject> stream(String part) {
+    HttpResponse<String> response = served.send(served.to("/api/runs/" + id + "/" + part));
     assertEquals(200, response.statusCode(), response.body());
     String body = response.body();
     List<JsonObject> events = new ArrayList<>();
@@ -81,6 +89,32 @@ class TracesServedTest extends WorkbenchFixture {
     JsonObject expected =
         JsonParser.parseString(TraceReport.json(served.loupe().trace(request))).getAsJsonObject();
     assertEquals(timeless(expected), timeless(events.getLast().getAsJsonObject("trace")));
+  }
+
+  @Test
+  void gridsAndNumbersAreTheLibrarys() {
+    int[] other = ids();
+    other[3] = 555;
+    String second = name(events("{'ids': %s}".formatted(Arrays.toString(other))));
+    TraceRequest request = TraceRequest.of(Prompt.ids(ids())).at(9).patch(Prompt.ids(other));
+    assertEquals(
+        JsonParser.parseString(
+            GridReport.json(served.loupe().patch(request, PatchGrid.Kind.LAYERS))),
+        stream("patch?q=9&with=" + second).getLast().get("grid"));
+    assertEquals(
+        JsonParser.parseString(
+            GridReport.json(served.loupe().patch(request.target(44), new Part(4, 1)))),
+        stream("patch?q=9&of=head&l=4&h=1&target=44&with=" + second).getLast().get("grid"));
+    assertEquals(
+        JsonParser.parseString(
+            RowReport.json(served.loupe().row(Prompt.ids(ids()), 4, 2, 12, -1))),
+        json(id + "/numbers?q=12&l=4&h=2"));
+    served.get("/api/runs/" + id + "/patch?q=9").refused(400, "with is missing");
+    served.get("/api/runs/%s/patch?q=2&with=%s".formatted(id, second)).refused(400, "the same");
+    served.get("/api/runs/%s/patch?with=%s&of=all".formatted(id, second)).refused(400, "heads");
+    served.get("/api/runs/" + id + "/numbers?l=6").refused(400, "l is not");
+    String ablated = again(", " + ABLATED);
+    served.get("/api/runs/" + ablated + "/numbers").refused(400, "as it is");
   }
 
   /** A client that goes away frees the turn to read a text, which the next trace waits for. */

@@ -88,7 +88,7 @@ public final class TraceReport {
     json.endObject();
   }
 
-  private static void token(JsonWriter json, int id, String label) throws IOException {
+  static void token(JsonWriter json, int id, String label) throws IOException {
     json.beginObject();
     json.name("id").value(id);
     json.name("label").value(label);
@@ -96,8 +96,15 @@ public final class TraceReport {
   }
 
   private static void quantity(Trace trace, JsonWriter json) throws IOException {
-    Quantity quantity = trace.quantity();
     json.name("quantity").beginObject();
+    quantity(trace.quantity(), json);
+    json.name("value").value(trace.value());
+    json.name("ablated").value(trace.ablated());
+    json.endObject();
+  }
+
+  /** Which quantity, as members of an object. */
+  static void quantity(Quantity quantity, JsonWriter json) throws IOException {
     json.name("kind").value(quantity.kind());
     token(json.name("token"), quantity.target(), quantity.label());
     json.name("against");
@@ -106,9 +113,6 @@ public final class TraceReport {
     } else {
       json.nullValue();
     }
-    json.name("value").value(trace.value());
-    json.name("ablated").value(trace.ablated());
-    json.endObject();
   }
 
   private static void part(JsonWriter json, Part part) throws IOException {

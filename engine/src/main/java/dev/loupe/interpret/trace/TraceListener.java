@@ -13,7 +13,9 @@ public interface TraceListener {
     /** The smallest set of parts. */
     SEARCH("search"),
     /** What its members read from each other. */
-    EDGES("edges");
+    EDGES("edges"),
+    /** The cells of a {@link PatchGrid}. */
+    GRID("grid");
 
     private final String label;
 

@@ -40,6 +40,56 @@ final class Textbook {
     return value(clean.logits[ids.length - 1]);
   }
 
+  double otherValue() {
+    return value(other.logits[ids.length - 1]);
+  }
+
+  /** The effect of one activation of the other reading at one position. */
+  double cell(PatchGrid.Row row, int at) {
+    int d = config.headDim();
+    int width = config.nEmbd();
+    return value(
+            new ReferenceGpt2.Change() {
+              private void patch(
+                  boolean here, double[][] to, double[][] from, int column, int columns) {
+                if (here) {
+                  System.arraycopy(from[at], column, to[at], column, columns);
+                }
+              }
+
+              private boolean is(PatchGrid.Site site, int layer) {
+                return row.site() == site && row.layer() == layer;
+              }
+
+              @Override
+              public void of(int layer, double[][] heads) {
+                double[][] from = other.heads[layer];
+                patch(is(PatchGrid.Site.ATTENTION, layer), heads, from, 0, width);
+                patch(is(PatchGrid.Site.HEAD, layer), heads, from, row.head() * d, d);
+              }
+
+              @Override
+              public void residual(int layer, double[][] x) {
+                patch(is(PatchGrid.Site.RESIDUAL, layer), x, other.hidden[layer], 0, width);
+              }
+
+              @Override
+              public void mlp(int layer, double[][] out) {
+                patch(is(PatchGrid.Site.MLP, layer), out, other.mlps[layer], 0, width);
+              }
+
+              @Override
+              public void inputs(int layer, double[][] qkv) {
+                double[][] from = other.qkv(layer, other.hidden[layer]);
+                int first = row.head() * d;
+                patch(is(PatchGrid.Site.QUERY, layer), qkv, from, first, d);
+                patch(is(PatchGrid.Site.KEY, layer), qkv, from, width + first, d);
+                patch(is(PatchGrid.Site.VALUE, layer), qkv, from, 2 * width + first, d);
+              }
+            })
+        - value();
+  }
+
   private double value(ReferenceGpt2.Change change) {
     return value(new ReferenceGpt2(checkpoint, config, ids, change).logits[ids.length - 1]);
   }

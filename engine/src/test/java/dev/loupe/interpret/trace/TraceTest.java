@@ -153,7 +153,7 @@ class TraceTest {
     assertTrue(trace.cuts() <= effort.cuts(), trace.cuts() + " of " + effort.cuts());
     assertEquals(rows.stream().sorted().toList(), rows);
     assertEquals(phases.stream().sorted().toList(), phases);
-    assertEquals(List.of(Phase.values()), phases.stream().distinct().toList());
+    assertEquals(List.of(Phase.EFFECTS, Phase.SEARCH, Phase.EDGES), phases.stream().distinct().toList());
     assertTrue(rows.getLast() <= effort.layerRows());
     long effects = rows.get(phases.lastIndexOf(Phase.EFFECTS));
     assertEquals(effort.effects(), effects);
@@ -161,7 +161,7 @@ class TraceTest {
 
   @Test
   void itCanBeEnded() {
-    for (Phase at : Phase.values()) {
+    for (Phase at : List.of(Phase.EFFECTS, Phase.SEARCH, Phase.EDGES)) {
       List<Phase> after = new ArrayList<>();
       TraceRequest request =
           twice()

@@ -62,7 +62,8 @@ public final class InterventionOptions {
     return all;
   }
 
-  private static int[] head(String option, String text) {
+  /** The layer and head that an option names. */
+  static int[] head(String option, String text) {
     String[] parts = text.strip().split("\\.", -1);
     try {
       if (parts.length == 2) {

@@ -7,9 +7,14 @@ import dev.loupe.cli.options.ReportOptions;
 import dev.loupe.cli.options.TextInput;
 import dev.loupe.cli.terminal.ProgressBar;
 import dev.loupe.cli.terminal.Terminal;
+import dev.loupe.export.trace.GridReport;
+import dev.loupe.export.trace.RowReport;
 import dev.loupe.export.trace.TraceReport;
 import dev.loupe.generate.Prompt;
+import dev.loupe.interpret.RowNumbers;
 import dev.loupe.interpret.trace.Ablation;
+import dev.loupe.interpret.trace.Part;
+import dev.loupe.interpret.trace.PatchGrid;
 import dev.loupe.interpret.trace.Trace;
 import dev.loupe.interpret.trace.TraceEffort;
 import dev.loupe.interpret.trace.TraceListener;
@@ -40,7 +45,8 @@ import picocli.CommandLine.ParentCommand;
     footer = {
       "  loupe trace \"The priest is ready, sir. The priest is\" --against runner-up",
       "  loupe trace --file poem.txt --at 40 --target 307 --json",
-      "  loupe trace --ids 1,2,3,1,2 --patch 1,2,4,1,2"
+      "  loupe trace --ids 1,2,3,1,2 --patch 1,2,4,1,2 --grid heads",
+      "  loupe trace \"To be or not to be\" --row 4.0 --csv"
     })
 public final class TraceCommand implements Callable<Integer> {
   @ParentCommand LoupeCommand parent;
@@ -97,6 +103,25 @@ public final class TraceCommand implements Callable<Integer> {
       description = "Most parts of a small circuit (default: 12, or half of all).")
   int most = TraceRequest.MOST;
 
+  @Option(
+      names = "--row",
+      paramLabel = "L.H",
+      description =
+          "Instead: all numbers behind the row of token N in head H of layer L, and what it adds to"
+              + " the logit.")
+  @Nullable String row;
+
+  @Option(
+      names = "--grid",
+      paramLabel = "G",
+      description =
+          "Instead: with --patch, the effect of each activation at each position: of layers, of"
+              + " heads, or of the queries, keys and values of head L.H.")
+  @Nullable String grid;
+
+  @Option(names = "--csv", description = "Print --row or --grid as comma-separated values.")
+  boolean csv;
+
   @Mixin ReportOptions report;
 
   @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
@@ -107,33 +132,85 @@ public final class TraceCommand implements Callable<Integer> {
     Terminal terminal = parent.terminal();
     requireNotNegative("--at", at);
     requireNotNegative("--target", target);
+    requireOneKind();
     TraceRequest request = request(input.prompt(terminal));
     ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "tracing");
-    Trace trace;
+    String printed;
     try (Loupe loupe =
         model.open(terminal, report.quiet.set, report.json, request.prompt().needsTokenizer())) {
-      if (!report.quiet.set) {
-        TraceEffort effort = loupe.traceEffort(request);
-        terminal.say(
-            String.format(
-                Locale.ROOT,
-                "[at most %,d readings, %,d rows of layers]",
-                effort.cuts(),
-                effort.layerRows()));
-      }
-      trace =
-          loupe.trace(
-              request.listener(
-                  (phase, done, total) -> {
-                    bar.update(done, total);
-                    return true;
-                  }));
+      TraceRequest watched =
+          request.listener(
+              (phase, done, total) -> {
+                bar.update(done, total);
+                return true;
+              });
+      printed =
+          row != null
+              ? row(loupe, watched, row, terminal.outColumns())
+              : grid != null
+                  ? grid(loupe, watched, grid, terminal.outColumns())
+                  : trace(loupe, watched, terminal);
     } finally {
       bar.clear();
     }
-    int columns = terminal.outColumns();
-    terminal.print(report.json ? TraceReport.json(trace) + "\n" : TraceReport.text(trace, columns));
+    terminal.print(printed);
     return 0;
+  }
+
+  private void requireOneKind() {
+    if (row != null && (grid != null || patch != null || against != null)) {
+      throw new IllegalArgumentException(
+          "--row shows one row of attention: leave out --grid, --patch and --against");
+    }
+    if (grid != null && patch == null) {
+      throw new IllegalArgumentException("--grid takes a second text: add --patch");
+    }
+    if (csv && row == null && grid == null) {
+      throw new IllegalArgumentException("--csv is for --row and --grid: add one of them");
+    }
+    if (csv && report.json) {
+      throw new IllegalArgumentException("give one of --json and --csv, not both");
+    }
+  }
+
+  private String trace(Loupe loupe, TraceRequest request, Terminal terminal) {
+    if (!report.quiet.set) {
+      TraceEffort effort = loupe.traceEffort(request);
+      terminal.say(
+          String.format(
+              Locale.ROOT,
+              "[at most %,d readings, %,d rows of layers]",
+              effort.cuts(),
+              effort.layerRows()));
+    }
+    Trace trace = loupe.trace(request);
+    return report.json
+        ? TraceReport.json(trace) + "\n"
+        : TraceReport.text(trace, terminal.outColumns());
+  }
+
+  private String row(Loupe loupe, TraceRequest request, String name, int columns) {
+    int[] head = InterventionOptions.head("--row", name);
+    RowNumbers numbers =
+        loupe.row(request.prompt(), head[0], head[1], request.at(), request.target());
+    return csv
+        ? RowReport.csv(numbers)
+        : report.json ? RowReport.json(numbers) + "\n" : RowReport.text(numbers, columns);
+  }
+
+  private String grid(Loupe loupe, TraceRequest request, String of, int columns) {
+    PatchGrid cells =
+        switch (of) {
+          case "layers" -> loupe.patch(request, PatchGrid.Kind.LAYERS);
+          case "heads" -> loupe.patch(request, PatchGrid.Kind.HEADS);
+          default -> {
+            int[] head = InterventionOptions.head("--grid layers, heads, or", of);
+            yield loupe.patch(request, new Part(head[0], head[1]));
+          }
+        };
+    return csv
+        ? GridReport.csv(cells)
+        : report.json ? GridReport.json(cells) + "\n" : GridReport.text(cells, columns);
   }
 
   private TraceRequest request(Prompt prompt) {

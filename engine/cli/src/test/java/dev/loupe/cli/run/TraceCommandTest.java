@@ -86,7 +86,46 @@ class TraceCommandTest {
   }
 
   @Test
+  void numbersBehindARow() {
+    Ran text = trace("--row", "4.0", "--at", 3, "-q").well();
+    assertTrue(text.out().startsWith("Head 4.0, row of token 3, ri: "), text.out());
+    assertTrue(text.out().contains("Masked: tokens 4 to 26."), text.out());
+    List<String> csv = trace("--row", "4.0", "--at", 3, "-q", "--csv").well().out().lines().toList();
+    assertEquals(5, csv.size());
+    assertTrue(csv.getFirst().startsWith("position,id,score,weight,"), csv.getFirst());
+    assertEquals(7 + 64, csv.get(1).split(",", -1).length);
+    JsonObject json = trace("--row", "4.0", "--at", 3, "-q", "--json").well().json().getFirst();
+    assertEquals(4, json.getAsJsonArray("keys").size());
+  }
+
+  @Test
+  void gridsOfPatching() {
+    Object[] texts = {"trace", "--ids", "1,2,3,4", "--patch", "1,9,3,4", "-q", "--grid"};
+    List<Object> all = new ArrayList<>(List.of(texts));
+    all.addAll(List.of("heads", "--csv"));
+    assertEquals(1 + 18 * 4, Ran.loupe(all.toArray()).well().out().lines().count());
+    all.set(all.size() - 2, "layers");
+    assertEquals(1 + 18 * 4, Ran.loupe(all.toArray()).well().out().lines().count());
+    all.set(all.size() - 1, "--json");
+    all.set(all.size() - 2, "4.1");
+    assertEquals(
+        4, Ran.loupe(all.toArray()).well().json().getFirst().getAsJsonArray("rows").size());
+    all.removeLast();
+    assertEquals(2 + 16, Ran.loupe(all.toArray()).well().out().lines().count());
+    Ran.loupe("trace", "a", "--grid", "heads").refused(ExitCode.BAD_USAGE, "--patch");
+    all.set(all.size() - 1, "best");
+    Ran.loupe(all.toArray()).refused(ExitCode.BAD_USAGE, "layers, heads", "best");
+    all.set(all.size() - 1, "9.0");
+    Ran.loupe(all.toArray()).refused(ExitCode.BAD_USAGE, "no head 9.0");
+  }
+
+  @Test
   void whatIsWrongIsSaid() {
+    trace("--csv").refused(ExitCode.BAD_USAGE, "--row and --grid");
+    trace("--csv", "--json", "--row", "1.1").refused(ExitCode.BAD_USAGE, "not both");
+    trace("--row", "1.1", "--against", "3").refused(ExitCode.BAD_USAGE, "--against");
+    trace("--row", "9.1").refused(ExitCode.BAD_USAGE, "no head 9.1");
+    trace("--row", "x").refused(ExitCode.BAD_USAGE, "--row x");
     trace("--at", 99).refused(ExitCode.BAD_USAGE, "no token 99", "0..26");
     trace("--at", -2).refused(ExitCode.BAD_USAGE, "--at -2");
     trace("--target", 60000).refused(ExitCode.BAD_USAGE, "60000");

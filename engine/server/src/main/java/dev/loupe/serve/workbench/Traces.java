@@ -3,10 +3,13 @@ package dev.loupe.serve.workbench;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import dev.loupe.Loupe;
+import dev.loupe.export.trace.GridReport;
+import dev.loupe.export.trace.RowReport;
 import dev.loupe.export.trace.TraceReport;
 import dev.loupe.generate.Prompt;
 import dev.loupe.interpret.trace.Ablation;
-import dev.loupe.interpret.trace.Trace;
+import dev.loupe.interpret.trace.Part;
+import dev.loupe.interpret.trace.PatchGrid;
 import dev.loupe.interpret.trace.TraceEffort;
 import dev.loupe.interpret.trace.TraceListener;
 import dev.loupe.interpret.trace.TraceRequest;
@@ -14,12 +17,14 @@ import dev.loupe.serve.http.ApiException;
 import dev.loupe.serve.http.Exchange;
 import dev.loupe.serve.http.Outbox;
 import dev.loupe.serve.workbench.Runs.Run;
+import dev.loupe.weights.config.Gpt2Config;
 import java.time.Duration;
 import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.concurrent.CancellationException;
 import java.util.function.BooleanSupplier;
+import java.util.function.Function;
 
 /**
  * Traces of a run's tokens. The answer is a stream of events: {@code effort} with what it takes at
@@ -102,17 +107,78 @@ final class Traces {
   void answer(Exchange exchange, Run run, Query query, long deadline) throws InterruptedException {
     TraceRequest request = request(run, query);
     TraceEffort effort = loupe.traceEffort(request);
-    Trace trace;
+    answer(
+        exchange,
+        deadline,
+        request,
+        () -> event(exchange, "effort", json(effort)),
+        watched -> TraceReport.json(loupe.trace(watched)),
+        "trace");
+  }
+
+  /**
+   * Patches, and answers by events: {@code tracing}, and {@code done} with the grid.
+   *
+   * @throws ApiException likewise
+   */
+  void grid(Exchange exchange, Run run, Query query, long deadline) throws InterruptedException {
+    String _ = query.text("with");
+    TraceRequest request = request(run, query);
+    String of = query.choice("of", "layers", "layers", "heads", "head");
+    int layers = loupe.info().config().nLayer();
+    int heads = loupe.info().config().nHead();
+    Part head = new Part(query.number("l", 0, 0, layers - 1), query.number("h", 0, 0, heads - 1));
+    TraceEffort _ = loupe.traceEffort(request); // refuses what can't be patched
+    answer(
+        exchange,
+        deadline,
+        request,
+        () -> {},
+        watched ->
+            GridReport.json(
+                switch (of) {
+                  case "layers" -> loupe.patch(watched, PatchGrid.Kind.LAYERS);
+                  case "heads" -> loupe.patch(watched, PatchGrid.Kind.HEADS);
+                  default -> loupe.patch(watched, head);
+                }),
+        "grid");
+  }
+
+  /** The numbers behind a row, as JSON. */
+  String row(Run run, Query query) {
+    if (!run.spec().isPlain()) {
+      throw ApiException.invalid(400, null, "rows are of the model as it is, without changes");
+    }
+    Gpt2Config config = loupe.info().config();
+    return RowReport.json(
+        loupe.row(
+            run.spec().prompt(),
+            query.number("l", 0, 0, config.nLayer() - 1),
+            query.number("h", 0, 0, config.nHead() - 1),
+            query.number("q", run.spec().length() - 1, 0, run.spec().length() - 1),
+            query.number("target", -1, 0, config.vocabSize() - 1)));
+  }
+
+  /** Measures in its turn, and sends the result as the event {@code done}. */
+  private void answer(
+      Exchange exchange,
+      long deadline,
+      TraceRequest request,
+      Runnable begin,
+      Function<TraceRequest, String> measure,
+      String name)
+      throws InterruptedException {
+    String measured;
     try {
-      trace =
+      measured =
           readings.amongRuns(
               exchange,
               outbox,
               0,
               deadline,
               () -> {
-                event(exchange, "effort", json(effort));
-                return loupe.trace(request.listener(listener(exchange, deadline)));
+                begin.run();
+                return measure.apply(request.listener(listener(exchange, deadline)));
               });
     } catch (CancellationException e) {
       throw exchange.isCancelled() || closing.getAsBoolean()
@@ -120,7 +186,7 @@ final class Traces {
           : ApiException.failed(503, "timeout", "the time of the request was up");
     }
     JsonObject done = new JsonObject();
-    done.add("trace", JsonParser.parseString(TraceReport.json(trace)));
+    done.add(name, JsonParser.parseString(measured));
     event(exchange, "done", done);
     exchange.endEvents();
   }

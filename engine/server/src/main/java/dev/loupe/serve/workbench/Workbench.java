@@ -40,7 +40,9 @@ public final class Workbench implements AutoCloseable {
   private static final String HEADS = "/api/heads";
   private static final Pattern RUN = Pattern.compile(RUNS + "/([0-9a-f]{1,64})(?:/([a-z]{1,12}))?");
   private static final Set<String> PARTS =
-      Set.of("thumbs", "tile", "rows", "stats", "lens", "compare", "export", "trace", "effort");
+      Set.of(
+          "thumbs", "tile", "rows", "stats", "lens", "compare", "export", "trace", "effort", "patch",
+          "numbers");
 
   /** Bytes of runs that the page can look at. */
   private static final long MOST_KEPT = 512L << 20;
@@ -203,6 +205,14 @@ public final class Workbench implements AutoCloseable {
                 () -> runs.look(all -> RunMaps.rows(all.run(id).cache(), query))));
       }
       case "effort" -> json(exchange, traces.effort(run(id), query).toString(), FOR_EVER);
+      case "patch" -> traces.grid(exchange, run(id), query, deadline);
+      case "numbers" -> {
+        Run run = run(id);
+        json(
+            exchange,
+            readings.amongRuns(exchange, outbox, 0, deadline, () -> traces.row(run, query)),
+            FOR_EVER);
+      }
       case "trace" -> traces.answer(exchange, run(id), query, deadline);
       case "export" -> export.send(exchange, id, query, deadline);
       default -> throw new IllegalStateException(part);
