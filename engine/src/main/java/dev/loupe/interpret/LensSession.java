@@ -171,7 +171,6 @@ final class LensSession implements AutoCloseable {
     return LogitDirection.row(checkpoint.tensor(name), row);
   }
 
-
   @Override
   public void close() {
     reading.close();

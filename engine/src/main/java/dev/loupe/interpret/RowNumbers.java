@@ -94,8 +94,8 @@ public record RowNumbers(
    * @param query position of the token that reads; negative for the last
    * @param target the token whose logit is asked about; negative for the one that follows in the
    *     text, or the likeliest at its end
-   * @throws IllegalArgumentException if there is no such layer, head, position or token, or the text
-   *     is longer than the context
+   * @throws IllegalArgumentException if there is no such layer, head, position or token, or the
+   *     text is longer than the context
    */
   public static RowNumbers of(
       OpenModel model, Prompt prompt, int layer, int head, int query, int target) {

@@ -66,7 +66,8 @@ class RowNumbersTest {
           "there is no head 6.0: the model has layers 0..5 of heads 0..2",
           () -> loupe.row(prompt, 6, 0, 1, -1));
       refused(
-          "token id 1024 is outside the vocabulary 0..1023", () -> loupe.row(prompt, 0, 0, 1, 1024));
+          "token id 1024 is outside the vocabulary 0..1023",
+          () -> loupe.row(prompt, 0, 0, 1, 1024));
     }
   }
 

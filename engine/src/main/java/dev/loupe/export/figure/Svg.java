@@ -112,6 +112,15 @@ public final class Svg {
     return add("<g><title>%s</title>".formatted(escape(tip)));
   }
 
+  /**
+   * Likewise.
+   *
+   * @param name how a program finds it: its {@code data-name}
+   */
+  Svg begin(String tip, String name) {
+    return add("<g data-name=\"%s\"><title>%s</title>".formatted(escape(name), escape(tip)));
+  }
+
   Svg end() {
     return add("</g>");
   }

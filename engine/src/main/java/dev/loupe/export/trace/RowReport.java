@@ -47,7 +47,9 @@ public final class RowReport {
         columns,
         "All of them: %+.3f to the logit.%s",
         row.direct(),
-        masked == 0 ? "" : " Masked: tokens %d to %d.".formatted(row.query() + 1, row.query() + masked));
+        masked == 0
+            ? ""
+            : " Masked: tokens %d to %d.".formatted(row.query() + 1, row.query() + masked));
     return out.toString();
   }
 
@@ -113,12 +115,9 @@ public final class RowReport {
     json.endArray();
   }
 
-  /**
-   * {@code position,id,score,weight,value_norm,added_norm,direct,qk_0,qk_1,...}: a line a key.
-   */
+  /** {@code position,id,score,weight,value_norm,added_norm,direct,qk_0,qk_1,...}: a line a key. */
   public static String csv(RowNumbers row) {
-    StringBuilder out =
-        new StringBuilder("position,id,score,weight,value_norm,added_norm,direct");
+    StringBuilder out = new StringBuilder("position,id,score,weight,value_norm,added_norm,direct");
     for (int d = 0; d < row.q().size(); d++) {
       out.append(",qk_").append(d);
     }

@@ -2,6 +2,7 @@ package dev.loupe.export.trace;
 
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.export.TerminalText;
+import dev.loupe.export.figure.CircuitFigure;
 import dev.loupe.generate.Token;
 import dev.loupe.interpret.trace.Circuit;
 import dev.loupe.interpret.trace.Circuit.Edge;
@@ -15,7 +16,7 @@ import java.io.StringWriter;
 import java.io.UncheckedIOException;
 import java.util.List;
 
-/** A {@link Trace} for a terminal, and as JSON. */
+/** A {@link Trace} for a terminal, as JSON, as a page and as a drawing. */
 public final class TraceReport {
   private TraceReport() {}
 
@@ -47,6 +48,22 @@ public final class TraceReport {
       throw new UncheckedIOException(e); // a StringWriter has none
     }
     return out.toString();
+  }
+
+  /** A page of one file: without a script, and with a policy that lets it fetch nothing. */
+  public static String html(Trace trace) {
+    return new TracePage(trace).toString();
+  }
+
+  /**
+   * The drawing of its circuit, a file of SVG.
+   *
+   * @throws IllegalArgumentException if it found no small circuit
+   */
+  public static String svg(Trace trace) {
+    return TraceFigure.of(trace)
+        .map(CircuitFigure::file)
+        .orElseThrow(() -> new IllegalArgumentException("nothing to draw: " + trace.verdict()));
   }
 
   static void write(Trace trace, JsonWriter json) throws IOException {

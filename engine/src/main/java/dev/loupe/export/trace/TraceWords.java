@@ -9,6 +9,7 @@ import dev.loupe.interpret.trace.Part;
 import dev.loupe.interpret.trace.Trace;
 import dev.loupe.interpret.trace.Trace.Effect;
 import dev.loupe.interpret.trace.Via;
+import dev.loupe.text.Count;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -21,6 +22,8 @@ import java.util.stream.Collectors;
  */
 public final class TraceWords {
   private static final int STRONGEST = 5; // parts that are named where there is no small circuit
+
+  private static final double LEAST_NAMED = 0.1;
 
   private final Trace trace;
   private final List<Sentence> all = new ArrayList<>();
@@ -117,21 +120,46 @@ public final class TraceWords {
         circuit.value(),
         circuit.members().size() == 1 ? "this one keeps" : "these keep",
         100 * circuit.kept());
+    List<Edge> named = named(circuit);
+    named.forEach(this::edge);
+    int others = circuit.edges().size() - named.size();
+    if (others > 0) {
+      double most =
+          circuit.edges().stream()
+              .filter(edge -> !named.contains(edge))
+              .mapToDouble(edge -> Math.abs(edge.effect()))
+              .max()
+              .orElse(0);
+      say(
+          Basis.INTERVENTION,
+          most,
+          "With a member %s in one of %s alone, it changes by at most %.2f.",
+          replaced(),
+          Count.of(others, "other link"),
+          most);
+    }
+    say(
+        Basis.INTERVENTION,
+        circuit.edgesKept(),
+        "With all else %s, what they read from each other by %s alone keeps %.0f%% of the effect.",
+        replaced(),
+        circuit.edges().size() == 1 ? "this link" : "these " + circuit.edges().size() + " links",
+        100 * circuit.edgesKept());
     for (Part part : circuit.members()) {
       trace.effects().stream()
           .filter(effect -> effect.part().equals(part))
           .forEach(effect -> changes(part, "", effect.of(trace.ablation())));
       circuit.places().stream().filter(place -> place.part().equals(part)).forEach(this::place);
     }
-    circuit.edges().forEach(this::edge);
-    say(
-        Basis.INTERVENTION,
-        circuit.edgesKept(),
-        "With all else %s, what they read from each other by these %d links alone keeps %.0f%% of"
-            + " the effect.",
-        replaced(),
-        circuit.edges().size(),
-        100 * circuit.edgesKept());
+  }
+
+  /** The links that are said and drawn: those of at least a tenth of the largest effect. */
+  static List<Edge> named(Circuit circuit) {
+    double largest =
+        circuit.edges().stream().mapToDouble(edge -> Math.abs(edge.effect())).max().orElse(0);
+    return circuit.edges().stream()
+        .filter(edge -> Math.abs(edge.effect()) >= LEAST_NAMED * largest)
+        .toList();
   }
 
   private static String names(List<Part> parts) {

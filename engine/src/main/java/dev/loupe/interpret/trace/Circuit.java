@@ -9,7 +9,8 @@ import java.util.Optional;
  * @param members in their order
  * @param value of the quantity with every other part replaced
  * @param kept share of the effect
- * @param edges the strongest, as few as keep the share too, the largest effect first
+ * @param edges as few as keep three quarters of what the members keep: those without which the
+ *     quantity falls most, these first
  * @param edgesValue of the quantity where the members read each other by these edges alone
  * @param edgesKept share of the effect
  * @param measured all edges between members, and to the logits, the largest effect first

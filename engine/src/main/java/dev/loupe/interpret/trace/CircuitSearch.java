@@ -1,8 +1,10 @@
 package dev.loupe.interpret.trace;
 
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.function.Function;
+import java.util.stream.IntStream;
 
 /**
  * Looks for a small set that keeps a share of an effect, among things in the order of their own
@@ -47,20 +49,54 @@ final class CircuitSearch<T> {
    * @return all, if they do not
    */
   Found<T> grow(List<T> strongest) {
-    int n = strongest.size();
-    for (int from = 1; from <= n; from += AT_ONCE) {
+    return grow(new Found<>(List.of(), 0), strongest);
+  }
+
+  private Found<T> grow(Found<T> first, List<T> more) {
+    List<T> all = new ArrayList<>(first.members);
+    all.addAll(more);
+    int begin = first.members.size() + 1;
+    for (int from = begin; from <= all.size(); from += AT_ONCE) {
       List<List<T>> sets = new ArrayList<>();
-      for (int size = from; size < from + AT_ONCE && size <= n; size++) {
-        sets.add(strongest.subList(0, size));
+      for (int size = from; size < from + AT_ONCE && size <= all.size(); size++) {
+        sets.add(all.subList(0, size));
       }
       double[] kept = shares.apply(sets);
       for (int i = 0; i < kept.length; i++) {
-        if (kept[i] >= keep || from + i == n) {
-          return new Found<>(List.copyOf(strongest.subList(0, from + i)), kept[i]);
+        if (kept[i] >= keep || from + i == all.size()) {
+          return new Found<>(List.copyOf(all.subList(0, from + i)), kept[i]);
         }
       }
     }
-    return new Found<>(List.of(), 0);
+    return first;
+  }
+
+  /**
+   * Adds others to a set that does not keep the share, in the order of what each adds to it: some
+   * do nothing where all else runs and much where most is replaced.
+   *
+   * @param most members of the larger set
+   */
+  Found<T> extend(Found<T> found, List<T> others, int most) {
+    if (found.kept >= keep || others.isEmpty() || found.members.size() >= most) {
+      return found;
+    }
+    List<List<T>> sets = new ArrayList<>();
+    for (T other : others) {
+      List<T> set = new ArrayList<>(found.members);
+      set.add(other);
+      sets.add(set);
+    }
+    double[] kept = shares.apply(sets);
+    List<T> ranked =
+        IntStream.range(0, kept.length)
+            .filter(i -> kept[i] > found.kept)
+            .boxed()
+            .sorted(Comparator.comparingDouble(i -> -kept[i]))
+            .limit(most - found.members.size())
+            .map(others::get)
+            .toList();
+    return grow(found, ranked);
   }
 
   /** Likewise, found by halving, in few trials: one fewer of the strongest does not keep it. */

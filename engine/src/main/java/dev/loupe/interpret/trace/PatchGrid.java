@@ -238,7 +238,8 @@ public record PatchGrid(
         switch (row.site) {
           case RESIDUAL ->
               changes.add(
-                  new Change(Cut.Site.RESIDUAL, row.layer, 0, row(other.x[row.layer], t), t, t + 1));
+                  new Change(
+                      Cut.Site.RESIDUAL, row.layer, 0, row(other.x[row.layer], t), t, t + 1));
           case MLP -> changes.add(output(Part.mlp(row.layer), t));
           case HEAD -> changes.add(output(new Part(row.layer, row.head), t));
           default -> {

@@ -17,10 +17,11 @@ import java.util.concurrent.CancellationException;
  * that value.
  *
  * <p>The search: parts are taken in the order in which the quantity falls without them, until they
- * keep the asked share; then, the weakest first, each that the others can do without is taken out.
- * There is no small circuit if all parts together raise the quantity by less than half a nat, if
- * twice as many parts as a small circuit may have do not keep the share, or if more parts are
- * needed than a small circuit may have, or than half of all.
+ * keep the asked share; if all of them do not, others follow in the order of what each adds to
+ * them. Then, the weakest first, each that the others can do without is taken out. There is no
+ * small circuit if all parts together raise the quantity by less than half a nat, if twice as many
+ * parts as a small circuit may have do not keep the share, or if more parts are needed than a small
+ * circuit may have, or than half of all.
  *
  * @param model where it came from
  * @param tokens the text up to the position, and the token after it if the text has one

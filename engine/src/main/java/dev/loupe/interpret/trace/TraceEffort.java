@@ -33,7 +33,7 @@ public record TraceEffort(long cuts, long layerRows, long effects, long search) 
     long effects = kinds * halves + parts + layers * (patch ? 2 : 1);
     long candidates = request.mlps() ? parts : parts - layers;
     long widest = Math.min(candidates, CircuitSearch.widest(request.most()));
-    long searches = 1 + widest + widest * (widest + 1) / 2;
+    long searches = 1 + candidates + widest + widest * (widest + 1) / 2;
     long members = Math.min(request.most(), candidates / 2);
     long edges = 3 * members * (members - 1) / 2;
     long sets = CircuitSearch.trials(edges + members);

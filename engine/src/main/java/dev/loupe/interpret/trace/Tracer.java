@@ -28,6 +28,9 @@ final class Tracer implements AutoCloseable {
   /** All parts together that raise the quantity by less leave nothing to explain: half a nat. */
   static final double LEAST_TOTAL = 0.5;
 
+  /** Of what the members keep, what the links keep by which they read each other. */
+  static final double LINKS_KEEP = 0.75;
+
   private final OpenModel open;
   private final TraceRequest request;
   private final TraceEffort effort;
@@ -210,10 +213,15 @@ final class Tracer implements AutoCloseable {
     CircuitSearch<Part> search =
         new CircuitSearch<>(
             sets -> shares(sets.stream().map(this::alone).toList()), request.keep());
-    CircuitSearch.Found<Part> found = search.grow(strongest);
+    CircuitSearch.Found<Part> grown = search.grow(strongest);
+    List<Part> others = new ArrayList<>(parts);
+    others.removeAll(always);
+    others.removeAll(grown.members());
+    CircuitSearch.Found<Part> found =
+        search.extend(grown, others, CircuitSearch.widest(request.most()));
     if (found.kept() < request.keep()) {
       return Search.none(
-          "the %s of largest effect alone keep %.0f%% of the effect, which is less than %.0f%%",
+          "the %s that do most alone keep %.0f%% of the effect, which is less than %.0f%%",
           Count.of(found.members().size(), "part"), 100 * found.kept(), 100 * request.keep());
     }
     CircuitSearch.Found<Part> pruned = search.prune(found);
@@ -241,8 +249,10 @@ final class Tracer implements AutoCloseable {
     CircuitSearch<Edge> search =
         new CircuitSearch<>(
             sets -> shares(sets.stream().map(set -> paths.alone(links(fixed, set))).toList()),
-            Math.min(request.keep(), kept));
-    CircuitSearch.Found<Edge> found = search.bisect(edges);
+            LINKS_KEEP * kept);
+    List<Edge> supporting = // first those without which the quantity falls most
+        edges.stream().sorted(Comparator.comparingDouble(Edge::effect)).toList();
+    CircuitSearch.Found<Edge> found = search.bisect(supporting);
     List<Place> places = new Places(experiment, replacements, paths).of(members);
     return new Circuit(
         members,

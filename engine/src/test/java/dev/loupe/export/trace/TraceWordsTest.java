@@ -68,6 +68,7 @@ class TraceWordsTest {
               all.add(circuit.kept());
               all.add(circuit.edgesKept());
               circuit.edges().forEach(e -> all.add(e.effect()));
+              circuit.edges().forEach(e -> all.add(Math.abs(e.effect())));
               circuit.places().forEach(p -> all.add(p.effect()));
             });
     return all;
@@ -141,7 +142,11 @@ class TraceWordsTest {
                         t.matches(
                             ".*( in the (queries|keys|values) of | in what | on the path ).*alone.*"))
                 .count();
-        assertEquals(circuit.edges().size(), links);
+        assertEquals(TraceWords.named(circuit).size(), links);
+        int others = circuit.edges().size() - (int) links;
+        assertEquals(
+            others > 0,
+            texts.stream().anyMatch(t -> t.contains(" in one of %d other link".formatted(others))));
       }
     }
   }

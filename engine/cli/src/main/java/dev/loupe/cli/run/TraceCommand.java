@@ -24,6 +24,7 @@ import java.util.Locale;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.concurrent.Callable;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
@@ -122,6 +123,12 @@ public final class TraceCommand implements Callable<Integer> {
   @Option(names = "--csv", description = "Print --row or --grid as comma-separated values.")
   boolean csv;
 
+  @Option(names = "--html", description = "Print the trace as a page for a browser: > trace.html.")
+  boolean html;
+
+  @Option(names = "--svg", description = "Print the drawing of the circuit as SVG.")
+  boolean svg;
+
   @Mixin ReportOptions report;
 
   @ArgGroup(validate = false, order = 1, heading = "%nModel:%n")
@@ -168,8 +175,12 @@ public final class TraceCommand implements Callable<Integer> {
     if (csv && row == null && grid == null) {
       throw new IllegalArgumentException("--csv is for --row and --grid: add one of them");
     }
-    if (csv && report.json) {
-      throw new IllegalArgumentException("give one of --json and --csv, not both");
+    if ((html || svg) && (row != null || grid != null)) {
+      throw new IllegalArgumentException(
+          "--html and --svg are for traces: leave out --row and --grid");
+    }
+    if (Stream.of(csv, report.json, html, svg).filter(asked -> asked).count() > 1) {
+      throw new IllegalArgumentException("give one of --json, --csv, --html and --svg");
     }
   }
 
@@ -184,9 +195,13 @@ public final class TraceCommand implements Callable<Integer> {
               effort.layerRows()));
     }
     Trace trace = loupe.trace(request);
-    return report.json
-        ? TraceReport.json(trace) + "\n"
-        : TraceReport.text(trace, terminal.outColumns());
+    return html
+        ? TraceReport.html(trace)
+        : svg
+            ? TraceReport.svg(trace)
+            : report.json
+                ? TraceReport.json(trace) + "\n"
+                : TraceReport.text(trace, terminal.outColumns());
   }
 
   private String row(Loupe loupe, TraceRequest request, String name, int columns) {

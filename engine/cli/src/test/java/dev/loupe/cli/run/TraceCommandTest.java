@@ -1,6 +1,7 @@
 package dev.loupe.cli.run;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonElement;
@@ -63,6 +64,18 @@ class TraceCommandTest {
   }
 
   @Test
+  void aPageAndADrawing() {
+    String page = trace("--at", 15, "--html", "-q").well().out();
+    assertTrue(page.startsWith("<!doctype html>"), page);
+    assertTrue(page.contains("With 4.0 at its mean in the keys of 5.1 alone, it falls by "), page);
+    assertFalse(page.contains("<script"), page);
+    String drawing = trace("--at", 15, "--svg", "-q").well().out();
+    assertTrue(drawing.startsWith("<svg xmlns=") && drawing.contains("4.0 in the keys of 5.1"));
+    Ran none = Ran.loupe("trace", "zq xv kj wp fh gd bn mt", "-q", "--backend", "cpu", "--svg");
+    none.refused(ExitCode.BAD_USAGE, "nothing to draw: no small circuit: ");
+  }
+
+  @Test
   void patchesFromASecondText() {
     JsonObject json =
         Ran.loupe(
@@ -90,7 +103,8 @@ class TraceCommandTest {
     Ran text = trace("--row", "4.0", "--at", 3, "-q").well();
     assertTrue(text.out().startsWith("Head 4.0, row of token 3, ri: "), text.out());
     assertTrue(text.out().contains("Masked: tokens 4 to 26."), text.out());
-    List<String> csv = trace("--row", "4.0", "--at", 3, "-q", "--csv").well().out().lines().toList();
+    List<String> csv =
+        trace("--row", "4.0", "--at", 3, "-q", "--csv").well().out().lines().toList();
     assertEquals(5, csv.size());
     assertTrue(csv.getFirst().startsWith("position,id,score,weight,"), csv.getFirst());
     assertEquals(7 + 64, csv.get(1).split(",", -1).length);
@@ -122,7 +136,8 @@ class TraceCommandTest {
   @Test
   void whatIsWrongIsSaid() {
     trace("--csv").refused(ExitCode.BAD_USAGE, "--row and --grid");
-    trace("--csv", "--json", "--row", "1.1").refused(ExitCode.BAD_USAGE, "not both");
+    trace("--csv", "--json", "--row", "1.1")
+        .refused(ExitCode.BAD_USAGE, "--json, --csv, --html and --svg");
     trace("--row", "1.1", "--against", "3").refused(ExitCode.BAD_USAGE, "--against");
     trace("--row", "9.1").refused(ExitCode.BAD_USAGE, "no head 9.1");
     trace("--row", "x").refused(ExitCode.BAD_USAGE, "--row x");
