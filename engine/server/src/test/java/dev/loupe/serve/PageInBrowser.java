@@ -8,6 +8,8 @@ import dev.loupe.generate.GenerateRequest;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Token;
 import dev.loupe.sampling.Sampling;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import org.junit.jupiter.api.AfterAll;
@@ -108,5 +110,23 @@ abstract class PageInBrowser {
 
   static WebElement token(int i) {
     return browser.all("#tokens .token").get(i);
+  }
+
+  /** The file that the browser saved, by how its name ends. */
+  static Path download(String ending) {
+    browser.await(
+        "a file",
+        () -> {
+          try (var files = Files.list(downloads)) {
+            return files.anyMatch(file -> file.toString().endsWith(ending));
+          } catch (IOException e) {
+            return false;
+          }
+        });
+    try (var files = Files.list(downloads)) {
+      return files.filter(file -> file.toString().endsWith(ending)).findFirst().orElseThrow();
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
   }
 }

@@ -13,7 +13,6 @@ import dev.loupe.Backend;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
 import dev.loupe.TinyModel;
-import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -71,23 +70,6 @@ class PageUseTest extends PageInBrowser {
                 return [c.width, c.height, hash];
                 """);
     return new int[][] {numbers.stream().mapToInt(Number::intValue).toArray()};
-  }
-
-  private static Path download(String ending) {
-    browser.await(
-        "a file",
-        () -> {
-          try (var files = Files.list(downloads)) {
-            return files.anyMatch(file -> file.toString().endsWith(ending));
-          } catch (IOException e) {
-            return false;
-          }
-        });
-    try (var files = Files.list(downloads)) {
-      return files.filter(file -> file.toString().endsWith(ending)).findFirst().orElseThrow();
-    } catch (IOException e) {
-      throw new AssertionError(e);
-    }
   }
 
   @Test
@@ -167,13 +149,13 @@ class PageUseTest extends PageInBrowser {
   }
 
   @ParameterizedTest
-  @CsvSource({"light, map", "light, lines", "dark, lens"})
+  @CsvSource({"light, map", "light, lines", "dark, lens", "dark, trace"})
   void everybodyCanUseIt(String theme, String view) {
     checkAccess(theme, view);
   }
 
   @ParameterizedTest
-  @CsvSource({"light, lens", "dark, map", "dark, lines"})
+  @CsvSource({"light, lens", "light, numbers", "light, trace", "dark, map", "dark, lines"})
   @Tag("sweep")
   void everybodyCanUseTheOtherViews(String theme, String view) {
     checkAccess(theme, view);
@@ -208,7 +190,7 @@ class PageUseTest extends PageInBrowser {
   void nothingSticksOut(int width, int height) {
     write("1€ 😀 <script>alert(1)</script>\n\nnaïve", 12, 2);
     browser.size(width, height);
-    for (String view : List.of("map", "lines", "lens")) {
+    for (String view : List.of("map", "lines", "lens", "numbers", "trace")) {
       browser.script("m.update({view: '%s'})".formatted(view));
       browser.settled();
       browser.await(

@@ -106,8 +106,7 @@ class TracesServedTest extends WorkbenchFixture {
             GridReport.json(served.loupe().patch(request.target(44), new Part(4, 1)))),
         stream("patch?q=9&of=head&l=4&h=1&target=44&with=" + second).getLast().get("grid"));
     assertEquals(
-        JsonParser.parseString(
-            RowReport.json(served.loupe().row(Prompt.ids(ids()), 4, 2, 12, -1))),
+        JsonParser.parseString(RowReport.json(served.loupe().row(Prompt.ids(ids()), 4, 2, 12, -1))),
         json(id + "/numbers?q=12&l=4&h=2"));
     served.get("/api/runs/" + id + "/patch?q=9").refused(400, "with is missing");
     served.get("/api/runs/%s/patch?q=2&with=%s".formatted(id, second)).refused(400, "the same");

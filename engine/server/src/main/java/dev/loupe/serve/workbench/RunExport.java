@@ -59,7 +59,8 @@ final class RunExport {
           case "npz" -> AttentionFormat.NPZ;
           case "json" -> AttentionFormat.JSON;
           case "csv" -> AttentionFormat.CSV;
-          default -> throw ApiException.invalid(400, null, "as is npz, json or csv");
+          case "html" -> AttentionFormat.HTML;
+          default -> throw ApiException.invalid(400, null, "as is npz, json, csv or html");
         };
     int layer = query.number("l", -1, 0, config.nLayer() - 1);
     int head = query.number("h", -1, 0, Integer.MAX_VALUE);
@@ -79,6 +80,7 @@ final class RunExport {
         switch (format) {
           case CSV -> "text/csv; charset=utf-8";
           case JSON -> "application/json; charset=utf-8";
+          case HTML -> "text/html; charset=utf-8";
           default -> "application/octet-stream";
         };
     Map<String, String> headers =

@@ -7,9 +7,11 @@ import dev.loupe.export.trace.GridReport;
 import dev.loupe.export.trace.RowReport;
 import dev.loupe.export.trace.TraceReport;
 import dev.loupe.generate.Prompt;
+import dev.loupe.interpret.RowNumbers;
 import dev.loupe.interpret.trace.Ablation;
 import dev.loupe.interpret.trace.Part;
 import dev.loupe.interpret.trace.PatchGrid;
+import dev.loupe.interpret.trace.Trace;
 import dev.loupe.interpret.trace.TraceEffort;
 import dev.loupe.interpret.trace.TraceListener;
 import dev.loupe.interpret.trace.TraceRequest;
@@ -28,8 +30,8 @@ import java.util.function.Function;
 
 /**
  * Traces of a run's tokens. The answer is a stream of events: {@code effort} with what it takes at
- * most, {@code tracing} with how far it is, and {@code done} with the trace. A client that goes
- * away stops it.
+ * most, {@code tracing} with how far it is, and {@code done} with the trace and its page. A client
+ * that goes away stops it.
  */
 final class Traces {
   /** Between two events that say how far it is. */
@@ -41,8 +43,7 @@ final class Traces {
   private final Outbox outbox;
   private final BooleanSupplier closing;
 
-  Traces(
-      Loupe loupe, Runs runs, Readings readings, Outbox outbox, BooleanSupplier closing) {
+  Traces(Loupe loupe, Runs runs, Readings readings, Outbox outbox, BooleanSupplier closing) {
     this.loupe = loupe;
     this.runs = runs;
     this.readings = readings;
@@ -64,7 +65,8 @@ final class Traces {
     String usual = second.isEmpty() ? "mean" : "patch";
     String ablation = query.choice("ablation", usual, "zero", "mean", "patch");
     if (second.isEmpty() && ablation.equals("patch")) {
-      throw ApiException.field("with", null, "ablation=patch takes another run: give its name as with");
+      throw ApiException.field(
+          "with", null, "ablation=patch takes another run: give its name as with");
     }
     return new TraceRequest(
         run.spec().prompt(),
@@ -112,8 +114,13 @@ final class Traces {
         deadline,
         request,
         () -> event(exchange, "effort", json(effort)),
-        watched -> TraceReport.json(loupe.trace(watched)),
-        "trace");
+        watched -> {
+          Trace trace = loupe.trace(watched);
+          JsonObject done = new JsonObject();
+          done.add("trace", JsonParser.parseString(TraceReport.json(trace)));
+          done.addProperty("html", TraceReport.html(trace));
+          return done;
+        });
   }
 
   /**
@@ -134,29 +141,33 @@ final class Traces {
         deadline,
         request,
         () -> {},
-        watched ->
-            GridReport.json(
-                switch (of) {
-                  case "layers" -> loupe.patch(watched, PatchGrid.Kind.LAYERS);
-                  case "heads" -> loupe.patch(watched, PatchGrid.Kind.HEADS);
-                  default -> loupe.patch(watched, head);
-                }),
-        "grid");
+        watched -> {
+          PatchGrid grid =
+              switch (of) {
+                case "layers" -> loupe.patch(watched, PatchGrid.Kind.LAYERS);
+                case "heads" -> loupe.patch(watched, PatchGrid.Kind.HEADS);
+                default -> loupe.patch(watched, head);
+              };
+          JsonObject done = new JsonObject();
+          done.add("grid", JsonParser.parseString(GridReport.json(grid)));
+          return done;
+        });
   }
 
-  /** The numbers behind a row, as JSON. */
+  /** The numbers behind a row, as JSON or CSV. */
   String row(Run run, Query query) {
     if (!run.spec().isPlain()) {
       throw ApiException.invalid(400, null, "rows are of the model as it is, without changes");
     }
     Gpt2Config config = loupe.info().config();
-    return RowReport.json(
+    RowNumbers row =
         loupe.row(
             run.spec().prompt(),
             query.number("l", 0, 0, config.nLayer() - 1),
             query.number("h", 0, 0, config.nHead() - 1),
             query.number("q", run.spec().length() - 1, 0, run.spec().length() - 1),
-            query.number("target", -1, 0, config.vocabSize() - 1)));
+            query.number("target", -1, 0, config.vocabSize() - 1));
+    return query.is("as", "csv") ? RowReport.csv(row) : RowReport.json(row);
   }
 
   /** Measures in its turn, and sends the result as the event {@code done}. */
@@ -165,12 +176,11 @@ final class Traces {
       long deadline,
       TraceRequest request,
       Runnable begin,
-      Function<TraceRequest, String> measure,
-      String name)
+      Function<TraceRequest, JsonObject> measure)
       throws InterruptedException {
-    String measured;
+    JsonObject done;
     try {
-      measured =
+      done =
           readings.amongRuns(
               exchange,
               outbox,
@@ -185,8 +195,6 @@ final class Traces {
           ? ApiException.closing()
           : ApiException.failed(503, "timeout", "the time of the request was up");
     }
-    JsonObject done = new JsonObject();
-    done.add(name, JsonParser.parseString(measured));
     event(exchange, "done", done);
     exchange.endEvents();
   }

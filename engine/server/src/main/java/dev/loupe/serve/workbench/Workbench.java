@@ -41,8 +41,8 @@ public final class Workbench implements AutoCloseable {
   private static final Pattern RUN = Pattern.compile(RUNS + "/([0-9a-f]{1,64})(?:/([a-z]{1,12}))?");
   private static final Set<String> PARTS =
       Set.of(
-          "thumbs", "tile", "rows", "stats", "lens", "compare", "export", "trace", "effort", "patch",
-          "numbers");
+          "thumbs", "tile", "rows", "stats", "lens", "compare", "export", "trace", "effort",
+          "patch", "numbers");
 
   /** Bytes of runs that the page can look at. */
   private static final long MOST_KEPT = 512L << 20;
@@ -208,9 +208,12 @@ public final class Workbench implements AutoCloseable {
       case "patch" -> traces.grid(exchange, run(id), query, deadline);
       case "numbers" -> {
         Run run = run(id);
-        json(
-            exchange,
-            readings.amongRuns(exchange, outbox, 0, deadline, () -> traces.row(run, query)),
+        String row =
+            readings.amongRuns(exchange, outbox, 0, deadline, () -> traces.row(run, query));
+        exchange.send(
+            200,
+            query.is("as", "csv") ? "text/csv; charset=utf-8" : "application/json",
+            row,
             FOR_EVER);
       }
       case "trace" -> traces.answer(exchange, run(id), query, deadline);

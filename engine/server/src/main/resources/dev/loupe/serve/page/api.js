@@ -115,8 +115,16 @@ export async function getBlob(path, signal) {
 
 /** Posts a run and hands its events on; answers the last one, {event: 'done', id, finish}. */
 export async function startRun(body, onEvent, signal) {
-  const response = await request('/api/runs', {
-    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body), signal });
+  return events(await request('/api/runs', {
+    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body), signal }), onEvent, signal);
+}
+
+/** Asks for what is answered by events and hands them on; answers the last one, {event: 'done', ...}. */
+export async function getEvents(path, onEvent, signal) {
+  return events(await request(path, { signal }), onEvent, signal);
+}
+
+async function events(response, onEvent, signal) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = '';
   try {

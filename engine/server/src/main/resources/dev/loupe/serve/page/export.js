@@ -1,15 +1,17 @@
 // What can be taken away: a picture of the map as it is zoomed, its numbers, its sentence.
 import { html, render, nothing } from './lit-html.js';
-import { getBlob } from './api.js';
 import { axes, axisLabel, ink, labelFont, widestLabel } from './axes.js';
 import { level, paintCells, tilesIn } from './cells.js';
 import { css, stopsOf } from './colour.js';
+import { report, save, take } from './files.js';
 import { scaleWords, ticks } from './legend.js';
 import { mapColours, source, view } from './map.js';
 import { shown } from './selection.js';
+import { snapshot } from './snapshot.js';
 import { headName } from './spelling.js';
-import { state, update, subscribe } from './state.js';
+import { state, subscribe } from './state.js';
 import { fetchAll } from './tiles.js';
+import { tracePage } from './trace.js';
 import { sentence } from './words.js';
 
 const SVG = 'http://www.w3.org/2000/svg', PLOT = 960, GAP = 16;
@@ -42,12 +44,13 @@ function draw() {
   if (!state.run) return render(nothing, root);
   const head = headName(state.layer, state.head), of = `/api/runs/${state.run.id}/export`;
   const link = (format, all) => html`<a class="button" href=${`${of}?as=${format}${all ? '' : `&l=${state.layer}&h=${state.head}`}`}
-    download=${`${fileName(all)}.${format}`} @click=${take}>${format}</a>`;
+    download=${`${fileName(all)}.${format}`} @click=${e => { close(); take(e); }}>${format}</a>`;
   render(html`<details class="menu-box" @toggle=${toggled}><summary class="button">Export</summary><div class="menu">
     <p>Map of head ${head}${state.base ? ', difference' : ''}, as zoomed</p>
     <div class="buttons"><button type="button" @click=${() => figure('svg')}>SVG</button><button type="button" @click=${() => figure('png')}>PNG</button></div>
     <p>Numbers of head ${head}</p><div class="buttons">${['npz', 'json', 'csv'].map(format => link(format, false))}</div>
-    <p>Numbers of all heads</p><div class="buttons">${['npz', 'json', 'csv'].map(format => link(format, true))}</div>
+    <p>Numbers of all heads; html: a page of all maps</p><div class="buttons">${['npz', 'json', 'csv', 'html'].map(format => link(format, true))}</div>
+    <p>This view, as one file without a server</p><div class="buttons"><button type="button" @click=${wholeView}>HTML</button></div>
     <p class="wide">${sentence(shown(), '`')}</p><div class="buttons"><button type="button" @click=${copy}>Copy sentence</button></div>
   </div></details>`, root);
 }
@@ -58,34 +61,18 @@ function fileName(all = false) {
   return `loupe-${model}${all ? '' : `-${headName(state.layer, state.head)}`}`;
 }
 
-/** A link cannot send the server's key: with one, the page fetches the file itself. */
-async function take(e) {
+/** What is shown now; a trace has a page of its own. */
+async function wholeView() {
   close();
-  if (!sessionStorage.getItem('key')) return;
-  e.preventDefault();
-  const { href, download } = e.currentTarget;
-  await report(async () => save(await getBlob(href), download));
+  await report(async () => {
+    const page = (state.view === 'trace' && tracePage()) || await snapshot();
+    save(new Blob([page], { type: 'text/html' }), `${fileName(true)}-${state.view}.html`);
+  });
 }
 
 async function copy() {
   await report(() => navigator.clipboard.writeText(sentence(shown(), '`')));
   close();
-}
-
-async function report(task) {
-  try {
-    await task();
-  } catch (error) {
-    update({ error: error.message }, { history: 'none' });
-  }
-}
-
-function save(blob, name) {
-  const a = document.createElement('a');
-  a.href = URL.createObjectURL(blob);
-  a.download = name;
-  a.click();
-  setTimeout(() => URL.revokeObjectURL(a.href), 10_000);
 }
 
 async function figure(format) {

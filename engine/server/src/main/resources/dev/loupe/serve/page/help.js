@@ -5,7 +5,7 @@ const KEYS = [
   ['↑ ↓', 'the query: the token that reads'],
   ['← →', 'the key: the token that is read; in the ribbon, the query'],
   ['Shift + arrows', 'layer and head'],
-  ['1 2 3', 'Map, Lines, Lens'],
+  ['1 to 5', 'Map, Lines, Lens, Numbers, Trace'],
   ['Space', 'replay the writing'],
   [', .', 'one step back, one step on'],
   ['m', 'the grid, large or small'],

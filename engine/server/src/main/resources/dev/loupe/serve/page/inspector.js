@@ -1,7 +1,8 @@
 // What is selected, in a sentence and in numbers: what it reads, why it was chosen, what the head does,
 // and what changes without it.
 import { html, nothing, render } from './lit-html.js';
-import { headButton, headsByPush, lensAt, lensRun, push, retryLens } from './lens.js';
+import { plainRun, retryAnswers } from './answers.js';
+import { headButton, headsByPush, lensAt, push } from './lens.js';
 import { onPictures, pair, paintPair } from './pair.js';
 import { deltaOf, rankWords } from './ribbon.js';
 import { compareWith, leaveComparison, letWrite, readIds } from './runs.js';
@@ -9,6 +10,7 @@ import { shown, topKeys } from './selection.js';
 import { brief, headName, label, plural, short, signed } from './spelling.js';
 import { state, subscribe, update } from './state.js';
 import { rowOf } from './tiles.js';
+import { traceToken } from './trace.js';
 import { mark, ROLES, SCORES, sentence, sentenceWords, tokenLabel, tokenWords } from './words.js';
 
 let element, open = false, mean = false, copied = 0;
@@ -57,6 +59,7 @@ function reads({ layer, head, query, key, row }) {
     <p class="muted">${tokenWords(query)}: token id ${token.id}, ${facts}.</p>
     <div class="buttons">
       <button type="button" ?disabled=${query === 0} @click=${explain}>Why this token?</button>
+      <button type="button" ?disabled=${query === 0} @click=${() => traceToken(query)}>Trace it</button>
       ${query + 1 < T ? html`<button type="button" @click=${() => select(query + 1)}>This row chose ${tokenWords(query + 1)}</button>` : nothing}
       <button type="button" @click=${() => copy(sentence(shown(), '`'))}>${copied ? 'Copied' : 'Copy sentence'}</button>
     </div>`;
@@ -84,7 +87,7 @@ function why() {
   const token = state.why, { run } = state;
   if (token === null || state.query !== token - 1 || token >= run.tokens.length) return nothing;
   const { top, logprob, rank } = run.tokens[token];
-  const of = lensRun(), lens = of && lensAt(of, token - 1);
+  const of = plainRun(), lens = of && lensAt(of, token - 1);
   return html`<section class="panel" aria-label="Why this token">
     <h3>Why ${tokenWords(token)}?</h3>
     <p>Chosen by row ${tokenWords(token - 1)}: p ${short(Math.exp(logprob))}, ${rankWords(rank)}.</p>
@@ -93,7 +96,7 @@ function why() {
         <td aria-hidden="true"><span class="bar" .style=${`width: ${100 * Math.exp(t.logprob)}%`}></span></td></tr>`)}</tbody></table>
     ${!of ? html`<p class="muted">Layer by layer only for the model as it is.</p>`
       : !lens ? html`<div class="skeleton" aria-busy="true"></div>`
-      : lens.error ? html`<p>${lens.error} <button type="button" @click=${retryLens}>Retry</button></p>`
+      : lens.error ? html`<p>${lens.error} <button type="button" @click=${retryAnswers}>Retry</button></p>`
       : html`
     <p>${reached(lens)}</p>
     <table class="top"><caption>Heads that push it most</caption>

@@ -1,12 +1,11 @@
 // What the model would say after each layer, and which parts of it push a token up or down.
 import { html, render } from './lit-html.js';
-import { getJson } from './api.js';
+import { answerTo, plainRun, retryAnswers } from './answers.js';
 import { count, headName, label, short, signed } from './spelling.js';
 import { state, subscribe, update } from './state.js';
 import { mark, tokenWords } from './words.js';
 
 let element, left = '';
-const answers = new Map(); // path -> the answer, {error}, or null while it is on its way
 
 export function mount(where) {
   element = where;
@@ -17,29 +16,8 @@ export function mount(where) {
 export function lensAt(run, query) {
   const next = run.tokens[query + 1];
   const path = `/api/runs/${run.id}/lens?q=${query}&top=5${next ? `&target=${next.id}` : ''}`;
-  if (!answers.has(path)) {
-    if (answers.size > 64) answers.delete(answers.keys().next().value);
-    answers.set(path, null);
-    const put = answer => {
-      answers.set(path, answer);
-      update({ rows: state.rows + 1 }, { history: 'none' });
-    };
-    getJson(path).then(put, error => put({ error: error.message }));
-  }
-  return answers.get(path);
+  return answerTo(path);
 }
-
-/** Forgets an error, so that the next look asks again. */
-export function retryLens() {
-  for (const [path, answer] of answers) if (answer?.error) answers.delete(path);
-  update({ rows: state.rows + 1 }, { history: 'none' });
-}
-
-/** The run that a lens can read: of the model as it is. */
-export const lensRun = () => {
-  const run = state.base ?? state.run;
-  return run && !run.changes.length && run.mask === 'causal' && run.n_head === state.info.n_head ? run : null;
-};
 
 /** Heads by how much they add to the token's logit, the largest push first, either way. */
 export const headsByPush = lens => lens.adds.heads
@@ -55,11 +33,11 @@ export const push = (adds, most) => html`<td class="number">${signed(adds)}</td>
 function draw(_state, names) {
   if (state.view !== 'lens' || !state.run) return;
   if (!['view', 'run', 'base', 'query', 'rows', 'step', 'busy'].some(n => names.has(n))) return;
-  const run = lensRun();
+  const run = plainRun();
   if (!run) return render(html`<p>The lens reads the model as it is: no heads left out, no other mask.</p>`, element);
   const lens = lensAt(run, state.query);
   if (lens?.error) {
-    return render(html`<p>${lens.error} <button type="button" @click=${retryLens}>Retry</button></p>`, element);
+    return render(html`<p>${lens.error} <button type="button" @click=${retryAnswers}>Retry</button></p>`, element);
   }
   // While the next row loads the last one stays, so that nothing jumps.
   if (!lens) return left ? undefined : render(html`<div class="skeleton" aria-busy="true"></div>`, element);

@@ -1,5 +1,6 @@
 // Starts the page: mounts the views, listens to keys, and speaks the selection.
 import { html, nothing, render } from './lit-html.js';
+import { retryAnswers } from './answers.js';
 import { getJson, hooks, STOPPED } from './api.js';
 import { dress } from './colour.js';
 import * as exporting from './export.js';
@@ -9,6 +10,7 @@ import * as inspector from './inspector.js';
 import * as lens from './lens.js';
 import * as lines from './lines.js';
 import * as map from './map.js';
+import * as numbers from './numbers.js';
 import * as prompt from './prompt.js';
 import * as ribbon from './ribbon.js';
 import { follow, open, stop } from './runs.js';
@@ -16,6 +18,7 @@ import { shown } from './selection.js';
 import { count, headName } from './spelling.js';
 import { parse, state, subscribe, update } from './state.js';
 import { retry } from './tiles.js';
+import * as trace from './trace.js';
 import { sentence } from './words.js';
 
 const $ = id => document.getElementById(id);
@@ -54,7 +57,7 @@ $('copy').addEventListener('click', async () => {
 });
 $('ask-help').addEventListener('click', () => openHelp($('help')));
 
-const VIEWS = [['map', 'Map'], ['lines', 'Lines'], ['lens', 'Lens']];
+const VIEWS = [['map', 'Map'], ['lines', 'Lines'], ['lens', 'Lens'], ['numbers', 'Numbers'], ['trace', 'Trace']];
 const SCALES = { sqrt: '√ weight', linear: 'weight', head: 'this head’s range' };
 const nextScale = () => ({ sqrt: 'linear', linear: 'head', head: 'sqrt' })[state.scale];
 const setView = view => update({ view }, { history: 'push' });
@@ -79,7 +82,7 @@ function drawStage() {
   render(VIEWS.map(([id, title]) => html`<button type="button" role="tab" id="tab-${id}" aria-controls=${id} aria-selected=${id === stage}
     tabindex=${id === stage ? 0 : -1} @click=${() => setView(id)} @keydown=${walkTabs}>${title}</button>`), $('tabs'));
   render([['grid', 'Grid'], ...VIEWS].map(([id, title]) => html`<button type="button" aria-pressed=${id === view} @click=${() => setView(id)}>${title}</button>`), $('switch'));
-  render(stage === 'lens' ? nothing : html`
+  render(stage !== 'map' && stage !== 'lines' ? nothing : html`
     ${stage === 'map' ? html`<button type="button" @click=${() => update({ scale: nextScale() })}>Colour: ${SCALES[state.scale]}</button>` : nothing}
     <button type="button" aria-pressed=${state.ignoreFirst} @click=${() => update({ ignoreFirst: !state.ignoreFirst })}>Ignore first token</button>`, $('options'));
 }
@@ -88,7 +91,7 @@ function walkTabs(e) {
   if (!to || e.shiftKey) return;
   e.preventDefault();
   e.stopPropagation();
-  const at = (VIEWS.findIndex(([id]) => id === state.view) + to + 3) % 3;
+  const at = (VIEWS.findIndex(([id]) => id === state.view) + to + VIEWS.length) % VIEWS.length;
   setView(VIEWS[at][0]);
   $(`tab-${VIEWS[at][0]}`).focus();
 }
@@ -104,7 +107,7 @@ function drawMessage() {
   // Once the server is back, or somebody thinks so, what failed is asked for again.
   if (before === STOPPED && !words) {
     retry();
-    lens.retryLens();
+    retryAnswers();
   }
   before = words;
   $('message').hidden = !words;
@@ -145,7 +148,7 @@ function speak(names) {
 const clamp = (value, most) => Math.max(0, Math.min(value, most));
 const chosen = () => ({ query: state.query, key: shown().key });
 const KEYS = {
-  1: () => setView('map'), 2: () => setView('lines'), 3: () => setView('lens'),
+  1: () => setView('map'), 2: () => setView('lines'), 3: () => setView('lens'), 4: () => setView('numbers'), 5: () => setView('trace'),
   ' ': () => ribbon.play(),
   ',': () => ribbon.setStep(state.step - 1), '.': () => ribbon.setStep(state.step + 1),
   i: () => update({ ignoreFirst: !state.ignoreFirst }), s: () => update({ scale: nextScale() }),
@@ -171,6 +174,7 @@ function arrow(e, down, right) {
 addEventListener('keydown', e => {
   if (e.key === 'Escape') {
     if (state.busy) stop();
+    trace.stop();
     ribbon.hideCard();
     update({ error: null, hover: null }, { history: 'none' });
     return;
@@ -200,6 +204,8 @@ grid.mount($('grid'));
 map.mount($('map'));
 lines.mount($('lines'));
 lens.mount($('lens'));
+numbers.mount($('numbers'));
+trace.mount($('trace'));
 inspector.mount($('inspector'));
 exporting.mount($('export'));
 subscribe((_state, names) => {

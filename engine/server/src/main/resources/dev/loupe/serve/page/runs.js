@@ -83,6 +83,7 @@ export function show(run, selection = {}, { history = 'push', base = null, compa
     changes: run.changes, written: base === null ? null : state.written,
     ...('view' in selection ? { view: selection.view } : {}),
     ...('ignoreFirst' in selection ? { ignoreFirst: selection.ignoreFirst } : {}),
+    ...('asked' in selection ? { asked: selection.asked } : {}),
   }, { history });
   if (run.mask === 'causal') {
     getJson(`/api/runs/${run.id}/stats`).then(stats => {
@@ -142,10 +143,10 @@ export async function follow(link, history = 'none') {
   const compares = link.compare && keyOf(body) !== keyOf(bodyOf(plain));
   const isHere = state.run && keyOf(bodyOf(state.run)) === keyOf(body) && compares === (state.base !== null);
   if (isHere) {
-    const { step, query, key, layer, head, view, ignoreFirst } = link.selection;
+    const { step, query, key, layer, head, view, ignoreFirst, asked } = link.selection;
     const shown = clamp(step, link.ids.length) || link.ids.length;
     update({ step: shown, query: clamp(query, shown - 1), key: key > query && link.mask === 'causal' ? -1 : key,
-      layer: clamp(layer, n_layer - 1), head: clamp(head, heads - 1), view, ignoreFirst, why: null, hover: null }, { history });
+      layer: clamp(layer, n_layer - 1), head: clamp(head, heads - 1), view, ignoreFirst, asked, why: null, hover: null }, { history });
     return;
   }
   await alone(async signal => {
@@ -195,6 +196,11 @@ export const readIds = (ids, selection = {}) => alone(async signal => {
   update({ busy: { what: `Reading ${plural(ids.length, 'token')}…`, done: 0, of: 0 } }, { history: 'none' });
   show(await read(body, signal), selection);
 });
+
+/** A text beside the one that is shown, read and not shown. */
+export const readIdsBeside = (ids, signal) => read(bodyOf({
+  tokens: ids.map(id => ({ id })), prompt_length: ids.length, changes: [], n_head: 0, mask: 'causal' }), signal);
+export const readTextBeside = async text => fetchRun((await startRun({ text, tokens: 0 }, () => {})).id);
 
 // ---- comparing
 

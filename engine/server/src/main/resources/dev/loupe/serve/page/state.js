@@ -9,7 +9,8 @@ export const state = {
   written: null, // {base, run}: two texts, each written by its own model, under the ribbon
   layer: 0, head: 0, query: 0, key: -1, // key -1: whatever the query reads most
   step: 0, // tokens shown; rows and keys from here on are clipped
-  view: 'map', // 'map', 'lines', 'lens'; on narrow screens also 'grid'
+  view: 'map', // 'map', 'lines', 'lens', 'numbers', 'trace'; on narrow screens also 'grid'
+  asked: { what: 'circuit', against: '', ablation: '', mlps: false, second: null }, // of a trace; second: ids of another text
   scale: 'sqrt', // 'sqrt', 'linear', 'head'
   ignoreFirst: false, rowMode: false, sort: 'place', onRepeated: false, gridOpen: false,
   hover: null, // {layer, head, query, key}, some of them: under the pointer, shown and not selected
@@ -65,12 +66,13 @@ function parseChanges(text) {
 
 const spelled = new WeakMap();
 function ids(run) {
-  if (!spelled.has(run)) {
-    let bytes = '';
-    for (const { id } of run.tokens) bytes += String.fromCharCode(id & 255, id >> 8);
-    spelled.set(run, btoa(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, ''));
-  }
+  if (!spelled.has(run)) spelled.set(run, spellIds(run.tokens.map(t => t.id)));
   return spelled.get(run);
+}
+function spellIds(list) {
+  let bytes = '';
+  for (const id of list) bytes += String.fromCharCode(id & 255, id >> 8);
+  return btoa(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '');
 }
 function parseIds(text) {
   try {
@@ -98,7 +100,20 @@ function fragment() {
   if (state.step < T) parts.push(`s=${state.step}`);
   if (state.view !== 'map') parts.push(`v=${state.view}`);
   if (state.ignoreFirst) parts.push('i=1');
+  if (state.view === 'trace') parts.push(...spellAsked(state.asked));
   return `#${parts.join('&')}`;
+}
+
+/** What is asked of a trace, but for what is usual. */
+function spellAsked({ what, against, ablation, mlps, second }) {
+  const parts = [['w', what === 'circuit' ? '' : what], ['g', against], ['a', ablation], ['b', mlps ? '1' : ''], ['u', second ? spellIds(second) : '']];
+  return parts.filter(([, value]) => value).map(([name, value]) => `${name}=${value}`);
+}
+function parseAsked(ask) {
+  const one = (name, ...of) => of.includes(ask.get(name)) ? ask.get(name) : of[0];
+  const second = ask.get('u') ? parseIds(ask.get('u')) : [];
+  return { what: second.length ? one('w', 'circuit', 'layers', 'heads', 'head') : 'circuit', against: one('g', '', 'runner-up'),
+    ablation: one('a', '', 'zero', 'mean'), mlps: ask.get('b') === '1', second: second.length ? second : null };
 }
 
 /** What an address asks for, or null. */
@@ -113,8 +128,8 @@ export function parse(hash) {
     compare: ask.get('c') === '1',
     selection: {
       layer: number('l', 0), head: number('h', 0), query: number('q', tokens.length - 1), key: number('k', -1),
-      step: number('s', tokens.length), view: ['lines', 'lens', 'grid'].includes(ask.get('v')) ? ask.get('v') : 'map',
-      ignoreFirst: ask.get('i') === '1',
+      step: number('s', tokens.length), view: ['lines', 'lens', 'numbers', 'trace', 'grid'].includes(ask.get('v')) ? ask.get('v') : 'map',
+      ignoreFirst: ask.get('i') === '1', asked: parseAsked(ask),
     },
   };
 }
