@@ -4,11 +4,13 @@ import dev.loupe.attention.AttentionMaps;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Token;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Locale;
 
 /**
- * For a terminal: what every token read most, averaged over the layers and heads of the run's maps.
+ * For a terminal: what every token read most, averaged over the layers and heads of the run's maps,
+ * or in the heads that differ most from that average.
  */
 public final class AttentionTable {
   private static final int WEIGHT_WIDTH = 6; // "<0.001"
@@ -22,9 +24,12 @@ public final class AttentionTable {
   private final int labelWidth;
   private final int perLine;
 
-  private AttentionTable(MappedRun run, int top, int columns) {
+  private final List<Head> heads; // one key of each; empty for the average
+
+  private AttentionTable(MappedRun run, int top, List<Head> heads, int columns) {
     this.run = run;
-    this.top = Math.min(top, run.tokens().size());
+    this.heads = heads;
+    this.top = heads.isEmpty() ? Math.min(top, run.tokens().size()) : heads.size();
     this.columns = columns;
     int count = run.tokens().size();
     positionWidth = Integer.toString(count - 1).length();
@@ -61,7 +66,63 @@ public final class AttentionTable {
       throw new IllegalArgumentException(
           "a table of the top %d in %d columns: both must be at least 1".formatted(top, columns));
     }
-    return new AttentionTable(MappedRun.of(run), top, columns).render();
+    return new AttentionTable(MappedRun.of(run), top, List.of(), columns).render();
+  }
+
+  /**
+   * A header and one line per token: its label and position, then for each of the heads that differ
+   * most from the average the key that the token read most in it. How far a head differs is what
+   * its rows give to tokens more than the average's do, the first token left out: many heads rest
+   * on it. A single head has a table of the three keys that each token read most.
+   *
+   * @param most how many heads, at least 1
+   * @param columns as for {@link #render(Generation, int, int)}
+   * @throws IllegalArgumentException if {@code most} or {@code columns} is under 1
+   * @throws IllegalStateException if the run kept no maps
+   */
+  public static String renderHeads(Generation run, int most, int columns) {
+    MappedRun mapped = MappedRun.of(run);
+    int all = mapped.maps().layers().length * mapped.maps().heads().length;
+    if (all == 1) {
+      return render(run, 3, columns);
+    }
+    if (most < 1 || columns < 1) {
+      throw new IllegalArgumentException(
+          "a table of %d heads in %d columns: both must be at least 1".formatted(most, columns));
+    }
+    AttentionTable average = new AttentionTable(mapped, 1, List.of(), columns);
+    return new AttentionTable(mapped, 1, average.different(most), columns).render();
+  }
+
+  private record Head(int layer, int head, double distance) {
+    String name() {
+      return layer + "." + head;
+    }
+  }
+
+  /** The heads that differ most from the average, the farthest first. */
+  private List<Head> different(int most) {
+    AttentionMaps maps = run.maps();
+    int[] layers = maps.layers();
+    int[] numbers = maps.heads();
+    double[] distances = new double[layers.length * numbers.length];
+    for (int query = 0; query < run.tokens().size(); query++) {
+      double[] mean = average(query);
+      for (int i = 0; i < distances.length; i++) {
+        float[] row = maps.row(layers[i / numbers.length], numbers[i % numbers.length], query);
+        for (int key = 1; key < row.length; key++) {
+          distances[i] += Math.max(0, row[key] - mean[key]);
+        }
+      }
+    }
+    List<Head> all = new ArrayList<>();
+    for (int i = 0; i < distances.length; i++) {
+      all.add(new Head(layers[i / numbers.length], numbers[i % numbers.length], distances[i]));
+    }
+    return all.stream()
+        .sorted(Comparator.comparingDouble(head -> -head.distance))
+        .limit(most)
+        .toList();
   }
 
   private String render() {
@@ -78,30 +139,78 @@ public final class AttentionTable {
 
   private void heading(StringBuilder out) {
     int[] layers = run.maps().layers();
-    int[] heads = run.maps().heads();
+    if (!heads.isEmpty()) {
+      int all = layers.length * run.maps().heads().length;
+      print(out, "what each token reads most, in the %s that differ most".formatted(
+          heads.size() == all ? all + " heads" : "%d of %d heads".formatted(heads.size(), all)));
+      print(out, "from the average (--top K shows the average):");
+      names(out);
+      return;
+    }
+    int[] numbers = run.maps().heads();
     String title = "what each token reads most:";
     String which =
-        layers.length == 1 && heads.length == 1
-            ? "head %d.%d".formatted(layers[0], heads[0])
+        layers.length == 1 && numbers.length == 1
+            ? "head %d.%d".formatted(layers[0], numbers[0])
             : "average of %s, %s"
-                .formatted(MappedRun.numbered("layer", layers), MappedRun.numbered("head", heads));
+                .formatted(MappedRun.numbered("layer", layers), MappedRun.numbered("head", numbers));
     boolean one = title.length() + 1 + which.length() <= columns;
     for (String line : one ? List.of(title + " " + which) : List.of(title, which)) {
-      out.append(TerminalText.fit(line, columns).stripTrailing()).append('\n');
+      print(out, line);
     }
   }
 
+  private void print(StringBuilder out, String line) {
+    out.append(TerminalText.fit(line, columns).stripTrailing()).append('\n');
+  }
+
+  /** The heads' names, each above its column. */
+  private void names(StringBuilder out) {
+    StringBuilder line = new StringBuilder(" ".repeat(queryWidth()));
+    int width = queryWidth() + 1 + WEIGHT_WIDTH;
+    int onLine = 0;
+    for (Head head : heads) {
+      if (onLine == perLine) {
+        print(out, line.toString());
+        line = new StringBuilder(" ".repeat(queryWidth()));
+        onLine = 0;
+      }
+      line.append("  ").append(TerminalText.fit("head " + head.name(), width));
+      onLine++;
+    }
+    print(out, line.toString());
+  }
+
+  /** A key of a row, and what it has of it. */
+  private record Read(int key, double weight) {}
+
+  private List<Read> reads(int query) {
+    List<Read> reads = new ArrayList<>();
+    if (heads.isEmpty()) {
+      double[] weights = average(query);
+      most(weights).forEach(key -> reads.add(new Read(key, weights[key])));
+    }
+    for (Head head : heads) {
+      float[] row = run.maps().row(head.layer, head.head, query);
+      int best = 0;
+      for (int key = 1; key < row.length; key++) {
+        best = row[key] > row[best] ? key : best;
+      }
+      reads.add(new Read(best, row[best]));
+    }
+    return reads;
+  }
+
   private void row(int query, StringBuilder out) {
-    double[] weights = average(query);
     StringBuilder line = new StringBuilder(token(query));
     int onLine = 0;
-    for (int key : most(weights)) {
+    for (Read read : reads(query)) {
       if (onLine == perLine) {
         out.append(line.toString().stripTrailing()).append('\n');
         line = new StringBuilder(" ".repeat(queryWidth()));
         onLine = 0;
       }
-      line.append("  ").append(token(key)).append(' ').append(number(weights[key]));
+      line.append("  ").append(token(read.key)).append(' ').append(number(read.weight));
       onLine++;
     }
     out.append(line.toString().stripTrailing()).append('\n');
@@ -122,10 +231,10 @@ public final class AttentionTable {
   private double[] average(int query) {
     AttentionMaps maps = run.maps();
     int[] layers = maps.layers();
-    int[] heads = maps.heads();
+    int[] numbers = maps.heads();
     double[] mean = new double[query + 1];
     for (int layer : layers) {
-      for (int head : heads) {
+      for (int head : numbers) {
         float[] row = maps.row(layer, head, query);
         for (int key = 0; key < row.length; key++) {
           mean[key] += row[key];
@@ -133,7 +242,7 @@ public final class AttentionTable {
       }
     }
     for (int key = 0; key < mean.length; key++) {
-      mean[key] /= (double) layers.length * heads.length;
+      mean[key] /= (double) layers.length * numbers.length;
     }
     return mean;
   }

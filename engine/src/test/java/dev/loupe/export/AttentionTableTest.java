@@ -40,6 +40,35 @@ class AttentionTableTest {
   }
 
   @Test
+  void headsThatDifferMostFirst() {
+    AttentionMaps maps = AttentionMaps.allocate(new int[] {0}, new int[] {0, 1, 2}, 3);
+    float[][][] rows = {
+      {{1}, {1, 0}, {0.9f, 0.1f, 0}}, // rests on the first token
+      {{1}, {0.5f, 0.5f}, {0.25f, 0.25f, 0.5f}},
+      {{1}, {0.25f, 0.75f}, {0, 0.875f, 0.125f}}
+    };
+    for (int head = 0; head < 3; head++) {
+      for (int query = 0; query < 3; query++) {
+        maps.put(0, head, query, rows[head][query]);
+      }
+    }
+    Generation run = Runs.run(Runs.tokens(3, "a", "b", "c"), 3, maps, Optional.empty());
+    assertEquals(
+        """
+        what each token reads most, in the 2 of 3 heads that differ most
+        from the average (--top K shows the average):
+                 head 0.2        head 0.1
+        a     0  a     0  1.000  a     0  1.000
+        b     1  b     1  0.750  a     0  0.500
+        c     2  b     1  0.875  c     2  0.500
+        """,
+        AttentionTable.renderHeads(run, 2, 80));
+    Generation one = Runs.random(new int[] {4}, new int[] {2}, 1, false, "");
+    assertEquals(AttentionTable.render(one, 3, 80), AttentionTable.renderHeads(one, 4, 80));
+    assertThrows(IllegalArgumentException.class, () -> AttentionTable.renderHeads(run, 0, 80));
+  }
+
+  @Test
   void oneHeadIsNamed() {
     Generation run = Runs.random(new int[] {4}, new int[] {2}, 1, false, "");
     assertEquals(
@@ -55,6 +84,9 @@ class AttentionTableTest {
           Runs.golden("unicode"),
           Runs.random(new int[] {0, 1, 5}, new int[] {0, 1, 7}, 9, false, Runs.labels(303))
         }) {
+      for (String line : AttentionTable.renderHeads(run, 4, columns).split("\n", -1)) {
+        assertTrue(TerminalText.width(line) <= columns, line);
+      }
       String table = AttentionTable.render(run, top, columns);
       int weights = 0;
       for (String line : table.split("\n", -1)) {

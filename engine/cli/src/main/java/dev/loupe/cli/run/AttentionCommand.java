@@ -38,7 +38,7 @@ import picocli.CommandLine.ParentCommand;
       "  loupe attention --file poem.txt --attention poem.npz"
     })
 public final class AttentionCommand implements Callable<Integer> {
-  private static final int DEFAULT_TOP = 3;
+  private static final int SHOWN = 4; // heads
 
   @ParentCommand LoupeCommand parent;
   @Mixin TextInput input;
@@ -48,7 +48,8 @@ public final class AttentionCommand implements Callable<Integer> {
       paramLabel = "K",
       description =
           "Print the K tokens that each token read most, averaged over the chosen layers and"
-              + " heads (default: 3, or no table where a file is written).")
+              + " heads. Without it, and where no file is written, the 4 heads that differ most"
+              + " from the average are shown.")
   @Nullable Integer top;
 
   @Mixin OutputOptions output;
@@ -105,7 +106,10 @@ public final class AttentionCommand implements Callable<Integer> {
         terminal.print(json.toString());
       } else if (table) {
         int columns = terminal.outColumns();
-        terminal.print(AttentionTable.render(run, top == null ? DEFAULT_TOP : top, columns));
+        terminal.print(
+            top == null
+                ? AttentionTable.renderHeads(run, SHOWN, columns)
+                : AttentionTable.render(run, top, columns));
       }
       if (!output.quiet.set) {
         attention.announce(terminal, runs);
