@@ -16,6 +16,7 @@ import dev.loupe.ops.cuda.CudaLimits;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
+import dev.loupe.weights.io.CheckpointException;
 import dev.loupe.weights.config.Gpt2Config;
 import dev.loupe.weights.io.Progress;
 import java.util.ArrayList;
@@ -33,6 +34,22 @@ import java.util.function.Supplier;
  * @param slots how many of the {@link Options#slots} have room beside the model
  */
 record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> notes, int slots) {
+  /** The tokenizer, once it is read. */
+  interface Words {
+    /**
+     * Waits for it.
+     *
+     * @throws CheckpointException if it can't be used
+     */
+    Tokenizer tokenizer() throws CheckpointException;
+  }
+
+  /**
+   * Products of two numbers that plain loops have done before loops on vectors are compiled:
+   * measured on two cores, where 200 tokens of the demo model took either as long.
+   */
+  private static final double SHORT = 4e8;
+
   /**
    * Loads a model's weights.
    *
@@ -42,17 +59,18 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
    *     model
    */
   static DeviceModel open(
-      Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
+      Options options, Checkpoint checkpoint, Words words, Progress progress)
+      throws CheckpointException {
     return switch (options.backend()) {
       case CPU -> cpu(options, checkpoint, progress, "");
-      case CUDA -> cuda(options, checkpoint, tokenizer, progress);
+      case CUDA -> cuda(options, checkpoint, words, progress);
       case AUTO -> {
         CudaDriver driver = CudaDriver.find();
         if (driver.cards().isEmpty()) {
           yield cpu(options, checkpoint, progress, driver.failure());
         }
         try {
-          yield cuda(options, checkpoint, tokenizer, progress);
+          yield cuda(options, checkpoint, words, progress);
         } catch (BackendException | GpuException e) {
           String why = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
           yield cpu(options, checkpoint, progress, why);
@@ -63,18 +81,25 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
 
   private static DeviceModel cpu(
       Options options, Checkpoint checkpoint, Progress progress, String passedOver) {
-    int threads = options.threads();
+    int threads =
+        options.threads() == 0 ? Runtime.getRuntime().availableProcessors() : options.threads();
     Ops ops =
-        new CpuOps(
-            threads == 0 ? Runtime.getRuntime().availableProcessors() : threads,
-            options.precision(),
-            options.vectorBits());
+        isShort(options, checkpoint.config())
+            ? CpuOps.withoutVectors(threads, options.precision())
+            : new CpuOps(threads, options.precision(), options.vectorBits());
     return opened(
         ops,
         options::slots,
         () -> new Transformer(checkpoint, ops, progress),
         passedOver,
         List.of());
+  }
+
+  private static boolean isShort(Options options, Gpt2Config config) {
+    long width = config.nEmbd();
+    long layers = config.nLayer() * width * (4 * width + 2L * config.nInner());
+    double products = (double) options.expectedTokens() * (layers + config.vocabSize() * width);
+    return products > 0 && products <= SHORT && options.vectorBits() == 0;
   }
 
   /** Closes the backend if the model does not load. */
@@ -98,7 +123,9 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
   }
 
   private static DeviceModel cuda(
-      Options options, Checkpoint checkpoint, Tokenizer tokenizer, Progress progress) {
+      Options options, Checkpoint checkpoint, Words words, Progress progress)
+      throws CheckpointException {
+    Tokenizer tokenizer = words.tokenizer();
     Gpt2Config config = checkpoint.config();
     CudaLimits.whyNot(config)
         .ifPresent(

@@ -40,6 +40,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
 import java.util.stream.Stream;
@@ -92,13 +94,14 @@ public final class Loupe implements AutoCloseable {
     long start = System.nanoTime();
     Checkpoint checkpoint =
         Checkpoint.open(source, options.activation().orElse(null), options.adapter().orElse(null));
-    Words words = null;
     DeviceModel device = null;
+    Reading reading = new Reading(checkpoint, options);
     try {
-      words = words(checkpoint, options);
       // first, since loading then gives back the pages that this reads
       Optional<String> hash = options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty();
-      device = DeviceModel.open(options, checkpoint, words.tokenizer(), progress);
+      device =
+          DeviceModel.open(options, checkpoint, () -> reading.words().tokenizer(), progress);
+      Words words = reading.words();
       ModelInfo info =
           new ModelInfo(
               source.toString(),
@@ -114,10 +117,11 @@ public final class Loupe implements AutoCloseable {
       if (device != null) {
         device.ops().close();
       }
-      if (words != null) {
-        words.tokenizer().close();
+      try {
+        reading.words().tokenizer().close(); // what is wrong with it is said first
+      } finally {
+        checkpoint.close();
       }
-      checkpoint.close();
       if (e instanceof InternalError error && Checkpoint.isUnreadablePage(error)) {
         throw checkpoint.unreadable(error);
       }
@@ -140,6 +144,41 @@ public final class Loupe implements AutoCloseable {
    * @param notes what the user should know of the tokenizer
    */
   private record Words(Tokenizer tokenizer, List<String> notes) {}
+
+  /** Reads the tokenizer's files beside the weights: each takes as long as the other. */
+  private static final class Reading {
+    private final FutureTask<Words> words;
+
+    Reading(Checkpoint checkpoint, Options options) {
+      words = new FutureTask<>(() -> Loupe.words(checkpoint, options));
+      Thread.ofPlatform().daemon().name("loupe-tokenizer").start(words);
+    }
+
+    /** Waits for it. */
+    Words words() throws CheckpointException {
+      boolean interrupted = false;
+      try {
+        while (true) {
+          try {
+            return words.get();
+          } catch (InterruptedException e) {
+            interrupted = true; // files are read to their end
+          } catch (ExecutionException e) {
+            switch (e.getCause()) {
+              case CheckpointException wrong -> throw wrong;
+              case RuntimeException wrong -> throw wrong;
+              case Error wrong -> throw wrong;
+              case null, default -> throw new IllegalStateException(e);
+            }
+          }
+        }
+      } finally {
+        if (interrupted) {
+          Thread.currentThread().interrupt();
+        }
+      }
+    }
+  }
 
   private static Words words(Checkpoint checkpoint, Options options) throws CheckpointException {
     int rows = checkpoint.config().vocabSize();

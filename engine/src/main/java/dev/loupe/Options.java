@@ -29,6 +29,9 @@ import java.util.function.Consumer;
  *     otherwise it takes token ids alone, and a note says why
  * @param slots texts, each of a whole context, that {@link Loupe#scheduler} shall write at once: on
  *     a GPU, room for them is planned beside the model before it is loaded; 0 for none
+ * @param expectedTokens how many tokens the model will read and write in all, about; 0 where nobody
+ *     knows. On the CPU short work runs on plain loops: they give the same bits, and Java compiles
+ *     them sooner than loops on vectors
  * @param kernels name of the variant to use on a GPU, by family of kernels, whatever first contact
  *     found of it and wherever it takes the shape; the others are chosen by what was found
  * @param firstContact hears when the kernels are tested on a card, once
@@ -46,6 +49,7 @@ public record Options(
     Optional<Path> gpt2Tokenizer,
     boolean textRequired,
     int slots,
+    long expectedTokens,
     Map<String, String> kernels,
     FirstContact.Listener firstContact) {
   public Options {
@@ -59,6 +63,9 @@ public record Options(
     }
     if (slots < 0 || slots > 1024) {
       throw new IllegalArgumentException("%d slots: not 0 to 1024".formatted(slots));
+    }
+    if (expectedTokens < 0) {
+      throw new IllegalArgumentException("%d tokens: not 0 or more".formatted(expectedTokens));
     }
     if (vectorBits != 0 && vectorBits != 128 && vectorBits != 256 && vectorBits != 512) {
       throw new IllegalArgumentException(
@@ -141,6 +148,11 @@ public record Options(
     return with(draft -> draft.firstContact = firstContact);
   }
 
+  /** With how many tokens the model will read and write in all, about; 0 where nobody knows. */
+  public Options expectedTokens(long tokens) {
+    return with(draft -> draft.expectedTokens = tokens);
+  }
+
   private Options with(Consumer<Draft> change) {
     Draft draft = new Draft();
     draft.backend = backend;
@@ -155,6 +167,7 @@ public record Options(
     draft.gpt2Tokenizer = gpt2Tokenizer;
     draft.textRequired = textRequired;
     draft.slots = slots;
+    draft.expectedTokens = expectedTokens;
     draft.kernels = kernels;
     draft.firstContact = firstContact;
     change.accept(draft);
@@ -175,6 +188,7 @@ public record Options(
     Optional<Path> gpt2Tokenizer = Optional.empty();
     boolean textRequired;
     int slots;
+    long expectedTokens;
     Map<String, String> kernels = Map.of();
     FirstContact.Listener firstContact = FirstContact.Listener.NONE;
 
@@ -192,6 +206,7 @@ public record Options(
           gpt2Tokenizer,
           textRequired,
           slots,
+          expectedTokens,
           kernels,
           firstContact);
     }

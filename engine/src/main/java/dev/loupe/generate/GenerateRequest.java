@@ -86,6 +86,11 @@ public final class GenerateRequest {
     return prompt.needsTokenizer() || !stops.isEmpty();
   }
 
+  /** How many tokens it takes to read and write, about; 0 where it says no number. */
+  public long expectedTokens() {
+    return tokens < 0 ? 0 : prompt.expectedTokens() + (long) tokens * samples;
+  }
+
   /** Writes at most {@code n} tokens; 0 only reads. */
   public GenerateRequest tokens(int n) {
     if (n < 0) {

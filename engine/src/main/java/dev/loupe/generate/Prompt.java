@@ -62,6 +62,11 @@ public final class Prompt {
     return text.map(words -> !words.isEmpty()).orElse(false);
   }
 
+  /** How many tokens it is, about: a text has one for every three characters. */
+  public long expectedTokens() {
+    return ids.length + text.map(words -> 1L + words.length() / 3).orElse(0L);
+  }
+
   /** Its ids, or those of its text: none of an empty text, in any number. */
   public int[] tokens(Tokenizer tokenizer) {
     return text.map(words -> tokenizer.encodePrompt(words, special, front)).orElse(ids).clone();

@@ -99,15 +99,17 @@ public final class ModelOptions extends ProcessorOptions {
    */
   public Loupe open(Terminal terminal, boolean quiet, boolean hash, boolean text)
       throws CheckpointException {
-    return open(terminal, quiet, hash, text, 0);
+    return open(terminal, quiet, hash, text, 0, 0);
   }
 
   /**
-   * Likewise, for texts that are written at once.
+   * Likewise.
    *
-   * @param slots how many, see {@link Options#slots}
+   * @param slots how many texts are written at once, see {@link Options#slots}
+   * @param tokens how many are read and written in all, see {@link Options#expectedTokens}
    */
-  public Loupe open(Terminal terminal, boolean quiet, boolean hash, boolean text, int slots)
+  public Loupe open(
+      Terminal terminal, boolean quiet, boolean hash, boolean text, int slots, long tokens)
       throws CheckpointException {
     if (!quiet) {
       CompileProgress.show(terminal);
@@ -115,7 +117,7 @@ public final class ModelOptions extends ProcessorOptions {
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
       NamedModels.Found found = find();
-      loupe = Loupe.open(found.source(), options(found, hash, text, slots, bar), bar::loaded);
+      loupe = Loupe.open(found.source(), options(found, hash, text, slots, tokens, bar), bar::loaded);
     } catch (BackendException e) {
       throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }
@@ -129,7 +131,12 @@ public final class ModelOptions extends ProcessorOptions {
   }
 
   private Options options(
-      NamedModels.Found found, boolean hash, boolean text, int slots, OpeningBar bar) {
+      NamedModels.Found found,
+      boolean hash,
+      boolean text,
+      int slots,
+      long tokens,
+      OpeningBar bar) {
     return new Options(
         backend,
         device,
@@ -143,6 +150,7 @@ public final class ModelOptions extends ProcessorOptions {
         Home.gpt2Tokenizer(),
         text,
         slots,
+        tokens,
         kernels,
         bar);
   }

@@ -93,7 +93,14 @@ public final class AttentionCommand implements Callable<Integer> {
       files.open(1);
       passes.open(1);
       List<Generation> runs;
-      try (Loupe loupe = model.open(terminal, output.quiet.set, output.json, request.needsText());
+      try (Loupe loupe = 
+              model.open(
+                  terminal,
+                  output.quiet.set,
+                  output.json,
+                  request.needsText(),
+                  0,
+                  request.expectedTokens());
           Interrupt interrupt = new Interrupt(terminal)) {
         runs = new RunPrinter(terminal, output, 1, true, interrupt).run(loupe, request);
         passes.write(loupe, runs, changes.interventions());

@@ -128,7 +128,14 @@ public final class GenerateCommand implements Callable<Integer> {
       List<Generation> runs;
       BrokenRunException failure = null;
       boolean interrupted;
-      try (Loupe loupe = model.open(terminal, output.quiet.set, output.json, request.needsText());
+      try (Loupe loupe = 
+              model.open(
+                  terminal,
+                  output.quiet.set,
+                  output.json,
+                  request.needsText(),
+                  0,
+                  request.expectedTokens());
           Interrupt interrupt = new Interrupt(terminal)) {
         boolean fileFollows = attention.writes() || readouts.writes();
         runs =

@@ -72,7 +72,13 @@ public final class LensCommand implements Callable<Integer> {
     ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "reading");
     Lens lens;
     try (Loupe loupe =
-        model.open(terminal, report.quiet.set, report.json, prompt.needsTokenizer())) {
+        model.open(
+            terminal,
+            report.quiet.set,
+            report.json,
+            prompt.needsTokenizer(),
+            0,
+            prompt.expectedTokens())) {
       lens =
           loupe.lens(
               prompt,

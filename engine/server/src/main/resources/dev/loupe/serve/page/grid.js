@@ -175,11 +175,11 @@ function draw() {
   render(html`
     <div class="grid-tools">
       <label>Sort by <select @change=${e => update({ sort: e.target.value })}>
-        <option value="place" ?selected=${!named}>place</option>
+        <option value="place" ?selected=${!named}>Layer order</option>
         ${Object.entries(scores()).map(([value, words]) => html`<option value=${value} ?selected=${state.sort === value}>${words}</option>`)}
       </select></label>
       ${named ? html`<button type="button" aria-pressed=${!ranked} @click=${() => { ranked = !ranked; draw(); }}>Grid</button>` : nothing}
-      <button type="button" aria-pressed=${state.gridOpen} title="m" @click=${() => update({ gridOpen: !state.gridOpen })}>${state.gridOpen ? 'Smaller' : 'Larger'}</button>
+      <button type="button" aria-pressed=${state.gridOpen} title="m" @click=${() => update({ gridOpen: !state.gridOpen })}>${state.gridOpen ? 'Fewer' : 'All heads'}</button>
     </div>
     ${named ? heading(named, heads) : nothing}
     ${paths.some(failed) ? html`<p class="muted">Some thumbnails did not come. <button type="button" class="link" @click=${retry}>Retry</button></p>` : nothing}

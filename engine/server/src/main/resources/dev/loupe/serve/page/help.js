@@ -29,7 +29,7 @@ export function openHelp(dialog) {
 function draw(dialog) {
   render(html`<form method="dialog">
     <h2 id="help-name">How to read this page</h2>
-    <p>Row i is what token i reads; what comes of it chooses token i + 1. Weights say what a head looked at; only ablation says what it changed.</p>
+    <p>Row i is what token i reads; from it the model predicts token i + 1. Weights say what a head looked at; only replacing its output says what it changes. Log-probabilities and surprise are in nats (natural logarithm).</p>
     <dl>${KEYS.map(([keys, what]) => html`<dt><kbd>${keys}</kbd></dt><dd>${what}</dd>`)}</dl>
     <p class="buttons"><button type="button" aria-pressed=${keysOn()} @click=${() => {
       localStorage.setItem('keys', keysOn() ? 'off' : 'on');

@@ -13,7 +13,7 @@ import { rowOf } from './tiles.js';
 import { traceToken } from './trace.js';
 import { mark, ROLES, SCORES, sentence, sentenceWords, tokenLabel, tokenWords } from './words.js';
 
-let element, open = false, mean = false, copied = 0;
+let element, open = false, mean = false, copied = 0, compared = null; // the run that was compared with when it was drawn last
 
 export function mount(where) {
   element = where;
@@ -37,13 +37,17 @@ function draw() {
     ${ablation()}
     ${experiments()}`, element);
   paintPair(now);
+  if (state.base !== compared) { // the result of a press is shown where one looks
+    compared = state.base;
+    if (compared) element.querySelector('[aria-label="Comparison"]')?.scrollIntoView({ block: 'nearest' });
+  }
 }
 
 // ---- what it reads
 
 function reads({ layer, head, query, key, row }) {
   const token = state.run.tokens[query];
-  const facts = token.logprob == null ? 'nothing chose it' : `p ${short(Math.exp(token.logprob))}, ${rankWords(token.rank)}`;
+  const facts = token.logprob == null ? 'nothing predicted it' : `p ${short(Math.exp(token.logprob))}, ${rankWords(token.rank)}`;
   const top = row ? topKeys(row, 5, query) : [];
   const T = state.step;
   const select = to => update({ query: to, key: -1, hover: null, why: null }, { history: 'push' });
@@ -60,7 +64,7 @@ function reads({ layer, head, query, key, row }) {
     <div class="buttons">
       <button type="button" ?disabled=${query === 0} @click=${explain}>Why this token?</button>
       <button type="button" ?disabled=${query === 0} @click=${() => traceToken(query)}>Trace it</button>
-      ${query + 1 < T ? html`<button type="button" @click=${() => select(query + 1)}>This row chose ${tokenWords(query + 1)}</button>` : nothing}
+      ${query + 1 < T ? html`<button type="button" @click=${() => select(query + 1)}>Predicts ${tokenWords(query + 1)} next</button>` : nothing}
       <button type="button" @click=${() => copy(sentence(shown(), '`'))}>${copied ? 'Copied' : 'Copy sentence'}</button>
     </div>`;
 }
@@ -78,7 +82,7 @@ async function copy(text) {
 
 // ---- why this token
 
-/** Row i - 1 chose token i: goes there, and tells why. */
+/** Row i - 1 predicted token i: goes there, and tells why. */
 function explain() {
   if (state.query > 0) update({ why: state.query, query: state.query - 1, key: -1, hover: null }, { history: 'push' });
 }
@@ -90,8 +94,8 @@ function why() {
   const of = plainRun(), lens = of && lensAt(of, token - 1);
   return html`<section class="panel" aria-label="Why this token">
     <h3>Why ${tokenWords(token)}?</h3>
-    <p>Chosen by row ${tokenWords(token - 1)}: p ${short(Math.exp(logprob))}, ${rankWords(rank)}.</p>
-    <table class="top"><caption>What it could have been</caption>
+    <p>Predicted after ${tokenWords(token - 1)}: p ${short(Math.exp(logprob))}, ${rankWords(rank)}.</p>
+    <table class="top"><caption>Top 5 here</caption>
       <tbody>${top.map(t => html`<tr><td>${mark(label(t))}${t.id === run.tokens[token].id ? ' (this)' : ''}</td><td class="number">${short(Math.exp(t.logprob))}</td>
         <td aria-hidden="true"><span class="bar" .style=${`width: ${100 * Math.exp(t.logprob)}%`}></span></td></tr>`)}</tbody></table>
     ${!of ? html`<p class="muted">Layer by layer only for the model as it is.</p>`
@@ -99,7 +103,7 @@ function why() {
       : lens.error ? html`<p>${lens.error} <button type="button" @click=${retryAnswers}>Retry</button></p>`
       : html`
     <p>${reached(lens)}</p>
-    <table class="top"><caption>Heads that push it most</caption>
+    <table class="top"><caption>Largest direct effects on its logit</caption>
       <tbody>${headsByPush(lens).slice(0, 5).map(h => html`<tr><td>${headButton(h.layer, h.head)}</td>${push(h.adds, Math.abs(headsByPush(lens)[0].adds) || 1)}</tr>`)}</tbody></table>`}
     <div class="buttons"><button type="button" @click=${() => update({ view: 'lens' }, { history: 'push' })}>Open the lens</button>
       <button type="button" @click=${() => update({ why: null })}>Close</button></div>
@@ -123,6 +127,7 @@ const asItIs = () => state.run.n_head === state.info.n_head;
 function ofHead({ layer, head }) {
   const own = asItIs() ? rolesOf(layer, head) : null, here = state.stats?.scores;
   const value = n => n === null || n === undefined ? '–' : short(n);
+  const counting = state.run.mask === 'causal' && !state.stats;
   return html`<section class="panel" aria-label="The head">
     <h3>Head ${headName(layer, head)}</h3>
     ${!asItIs() ? html`<p>Not a head that was trained: the model has ${state.info.n_head} a layer.</p>`
@@ -131,7 +136,7 @@ function ofHead({ layer, head }) {
       : html`<p>No role above ${state.info.threshold}${strongest(own)}</p>`}
     <table class="scores"><thead><tr><th scope="col">Score</th><th scope="col" class="number">on this text</th><th scope="col" class="number">on repeated tokens</th></tr></thead>
       <tbody>${Object.entries(SCORES).map(([key, title]) => html`<tr><th scope="row">${title}</th>
-        <td class="number">${value(here?.[key]?.[layer]?.[head])}</td><td class="number">${value(own?.scores[key])}</td></tr>`)}</tbody></table>
+        <td class="number">${counting ? html`<span class="muted">counting</span>` : value(here?.[key]?.[layer]?.[head])}</td><td class="number">${value(own?.scores[key])}</td></tr>`)}</tbody></table>
     ${['induction', 'previous_token', 'duplicate_token'].map(noHead)}
     <div class="buttons"><button type="button" ?disabled=${!state.heads} @click=${showRepeated}>Show on repeated text</button></div>
   </section>`;
@@ -153,7 +158,7 @@ function noHead(role) {
 /** The open head on a text of random tokens, read twice. */
 function showRepeated() {
   const { layer, head } = state;
-  update({ onRepeated: true });
+  update({ onRepeated: true, typed: false });
   readIds(state.heads.repeated.ids, { layer, head });
 }
 
@@ -174,7 +179,17 @@ export function compare() {
   else compareWith({ changes: state.changes });
 }
 
-const changeWords = c => `${headName(c.layer, c.head)} is ${c.mean ? 'its mean' : c.factor === 0 ? 'zero' : `times ${c.factor}`}`;
+const changeWords = c => `Output of head ${headName(c.layer, c.head)} ${c.mean ? 'set to its mean' : c.factor === 0 ? 'set to zero' : `times ${c.factor}`}`;
+
+/** What stands in for a head, also where it is left out already. */
+function chooseMean(chosen) {
+  mean = chosen;
+  const { layer, head } = state;
+  if (isAblated(layer, head)) {
+    update({ changes: state.changes.map(c => c.layer === layer && c.head === head ? mean ? { layer, head, mean: true } : { layer, head, factor: 0 } : c) });
+  }
+  draw();
+}
 
 function ablation() {
   const { changes, run, layer, head } = state, busy = state.busy !== null;
@@ -182,7 +197,7 @@ function ablation() {
     <h3>Without a head</h3>
     <div class="buttons">
       <button type="button" aria-pressed=${isAblated(layer, head)} ?disabled=${!asItIs() || busy} @click=${() => toggleAblation()}>Ablate ${headName(layer, head)}</button>
-      <label class="muted">to <select aria-label="What stands in for it" @change=${e => { mean = e.target.value === 'mean'; draw(); }}>
+      <label class="muted">to <select aria-label="What stands in for it" @change=${e => chooseMean(e.target.value === 'mean')}>
         <option value="zero" ?selected=${!mean}>zero</option><option value="mean" ?selected=${mean}>its mean</option></select></label>
     </div>
     ${changes.length ? html`<ul aria-label="Ablated heads">${changes.map(c => html`<li>${changeWords(c)}
@@ -190,31 +205,40 @@ function ablation() {
       : html`<p class="muted">Nothing is ablated.</p>`}
     <div class="buttons">
       <button type="button" ?disabled=${busy || !changes.length || changes === run.changes} @click=${compare}>Compare</button>
-      <button type="button" ?disabled=${busy || !changes.length} @click=${() => letWrite(changes)}>Let it write</button>
+      <button type="button" ?disabled=${busy || !changes.length} @click=${() => letWrite(changes)}>Generate with and without</button>
     </div>
   </section>`;
 }
 
 // ---- beside the model as it is
 
-const sum = list => list.reduce((a, b) => a + b, 0);
+const average = list => list.reduce((a, b) => a + b, 0) / list.length;
+
+/** Parts of the text whose means are told apart: random tokens and their repetition, or the prompt and the rest. */
+function partsOf({ tokens, prompt_length: prompt }) {
+  const { ids, length } = state.heads?.repeated ?? {}, all = tokens.length;
+  if (ids?.length === all && ids.every((id, i) => id === tokens[i].id)) return [['random tokens', 1, all - length], ['their repetition', all - length, all]];
+  return prompt < all ? [['prompt', 1, prompt], ['what was generated', prompt, all]] : [['text', 1, all]];
+}
 
 function comparison({ layer, head, query }) {
   const { run, base } = state;
   if (!base) return nothing;
-  const what = run.mask === 'none' ? 'every token sees the later ones too'
-    : run.n_head !== base.n_head ? `cut into ${plural(run.n_head, 'head')} a layer instead of ${base.n_head}`
-    : `head ${run.changes.map(changeWords).join('; ')}`;
-  const deltas = run.tokens.map((_, i) => deltaOf(i)).filter(d => d !== null);
+  const what = run.mask === 'none' ? 'Every token sees the later ones too'
+    : run.n_head !== base.n_head ? `Cut into ${plural(run.n_head, 'head')} a layer instead of ${base.n_head}`
+    : run.changes.map(changeWords).join('; ');
+  const means = partsOf(run).map(([part, from, to]) => [part, run.tokens.slice(from, to).map((_, i) => deltaOf(from + i)).filter(d => d !== null)])
+    .filter(([, deltas]) => deltas.length).map(([part, deltas]) => `${signed(average(deltas))} in the ${part}`);
   const far = state.compare.divergences.map((kl, i) => [kl, i]).sort((a, b) => b[0] - a[0]).slice(0, 3);
   const moved = (state.compare.variation ?? []).flatMap((heads, l) => heads.map((v, h) => [v, l, h])).sort((a, b) => b[0] - a[0]).slice(0, 3);
   return html`<section class="panel" aria-label="Comparison">
     <h3>Compared with the model as it is</h3>
-    <p>Here ${what}. The text’s log p changed by ${signed(sum(deltas))} nats in all.</p>
+    <p>${what}. ${run.mask === 'none' ? 'Each token now sees the one it has to predict, so its probability means nothing here: look at the maps.'
+      : `Mean change of log-probability, nats a token: ${means.join(', ')}.`}</p>
     ${query < base.tokens.length && head < base.n_head && run.n_head === base.n_head ? html`<p>${beside(base, 'As it is', layer, head, query)}<br>${beside(run, 'Changed', layer, head, query)}</p>` : nothing}
     ${pair(layer, head)}
     <p>After ${tokenWords(query)}: KL ${short(state.compare.divergences[query])} nats.</p>
-    <p class="buttons">Changed most after: ${far.map(([kl, i]) => html`<button class="link" type="button" @click=${() => update({ query: i, key: -1, hover: null, why: null }, { history: 'push' })}>${tokenWords(i)}: ${short(kl)}</button>`)}</p>
+    <p class="buttons">Predictions that changed most, after: ${far.map(([kl, i]) => html`<button class="link" type="button" @click=${() => update({ query: i, key: -1, hover: null, why: null }, { history: 'push' })}>${tokenWords(i)}: ${short(kl)}</button>`)}</p>
     ${moved.length ? html`<p class="buttons">Heads that changed most: ${moved.map(([v, l, h]) => html`<span>${headButton(l, h)} ${short(v)}</span>`)}</p>` : nothing}
     <div class="buttons"><button type="button" @click=${leaveComparison}>Leave the comparison</button></div>
   </section>`;

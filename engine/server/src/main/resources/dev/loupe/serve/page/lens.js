@@ -75,5 +75,5 @@ function table(run, lens) {
         <tr><th scope="row">bias of the final norm</th>${push(lens.adds.ln_f_bias, most)}</tr>
       </tbody>
     </table>
-    <p class="muted">Together they are its logit, ${signed(lens.target.logit)}; ${count(state.info.vocab_size)} tokens have one.</p>`;
+    <p class="muted">Together they are its logit above the mean of the vocabulary: ${signed(lens.target.logit)}.</p>`;
 }

@@ -172,7 +172,7 @@ function summary(row, head, query) {
     if (summaries.size > 20_000) summaries.clear();
     let sum = 0;
     for (let key = state.ignoreFirst && query > 0 ? 1 : 0; key < row.length; key++) sum += row[key];
-    const largest = topKeys(row, PER_ROW, query).filter(key => row[key] >= LEAST).map(key => ({ query, key, head, weight: row[key] }));
+    const largest = topKeys(row, PER_ROW, query).filter((key, i) => i === 0 || row[key] >= LEAST).map(key => ({ query, key, head, weight: row[key] }));
     summaries.set(id, { sum, largest });
   }
   return summaries.get(id);
@@ -310,6 +310,6 @@ function all() {
 function drawFoot({ segments, omitted, waiting, queries }) {
   box.setAttribute('aria-label', `Lines of ${[...heads].map(h => headName(state.layer, h)).join(', ')}, ${plural(segments.length, 'line')}.`);
   render(html`<p class="muted">${waiting ? `Waiting for ${plural(waiting, 'row')}. ` : ''}Left: queries, the tokens that read; right: the keys they read.
-    Width is weight: ${plural(segments.length, 'line')}, the ${PER_ROW} largest of a row and head from ${LEAST}.
+    Width is weight: ${plural(segments.length, 'line')}, the largest of a row and head, and up to ${PER_ROW} of at least ${LEAST}.
     Not drawn: ${brief(omitted)} of what ${queries === 1 ? 'this row reads' : 'these rows read'}.</p>`, foot);
 }

@@ -112,7 +112,7 @@ function tokenButton(token, i, generated) {
   const facts = token.logprob == null ? '' : `, p ${short(Math.exp(token.logprob))}`;
   button.setAttribute('aria-label', `${label(token)} ${i}${facts}${generated ? ', generated' : ''}`);
   if (token.logprob != null) {
-    button.surprise = -token.logprob / Math.LN2 / 10;
+    button.surprise = -token.logprob / 7;
     button.style.setProperty('--p', (100 * Math.exp(token.logprob)).toFixed(1));
   }
   return button;
@@ -274,8 +274,8 @@ function drawCard() {
 
 const cardWords = (token, i) => html`
   <strong>${mark(label(token))} ${i}</strong>
-  ${token.logprob == null ? html`<div>${i === 0 ? 'The first token: nothing chose it.' : 'Not read yet.'}</div>` : html`
-  <div>p ${short(Math.exp(token.logprob))}, ${minus((-token.logprob / Math.LN2).toFixed(1))} bits${token.rank == null ? '' : `, ${rankWords(token.rank)}`}</div>`}
+  ${token.logprob == null ? html`<div>${i === 0 ? 'The first token: nothing predicted it.' : 'Not read yet.'}</div>` : html`
+  <div>p ${short(Math.exp(token.logprob))}, surprise ${minus((-token.logprob).toFixed(1))} nats${token.rank == null ? '' : `, ${rankWords(token.rank)}`}</div>`}
   ${state.base && !state.draft && deltaOf(i) !== null ? html`<div>Δ log p ${signed(deltaOf(i))}; after it KL ${short(state.compare.divergences[i])} nats</div>` : nothing}
   ${token.top?.length ? html`<table><tbody>${token.top.map(t => html`<tr>
     <td>${mark(label(t))}</td><td class="number">${short(Math.exp(t.logprob))}</td>
@@ -319,8 +319,8 @@ function drawFoot() {
   render(!run && !draft ? html`<span class="muted">Write a text, then Generate.</span>` : html`
     <span class="legend muted">${state.rowMode && !draft
       ? html`<span class="ramp weights"></span> weight 0–1, √`
-      : html`<span class="ramp"></span> surprise 0–10 bits`}</span>
-    <span class="muted">Bar: probability. Outlined: reads; dashed: chosen by it.${state.base ? ' Under it: Δ log p and KL.' : ''}</span>
+      : html`<span class="ramp"></span> surprise 0–7 nats`}</span>
+    <span class="muted">Bar: probability. Solid: selected. Dashed: the token it predicts.${state.base ? ' Under it: Δ log p and KL.' : ''}</span>
     <button type="button" aria-pressed=${state.rowMode} ?disabled=${draft !== null}
       @click=${() => update({ rowMode: !state.rowMode })}>Colour by what it reads</button>
     <span class="replay">

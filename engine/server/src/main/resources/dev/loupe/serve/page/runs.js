@@ -213,8 +213,18 @@ export const compareWith = change => alone(async signal => {
   const from = plain ? await read(bodyOf(base, { changes: [], n_head: 0, mask: 'causal' }), signal) : base;
   const run = await read(bodyOf(from, change), signal);
   const compare = await getJson(`/api/runs/${run.id}/compare?with=${from.id}`, signal);
-  show(run, { layer, head, query, key: change.n_head ? -1 : key, step }, { base: from, compare });
+  const most = mostChanged(compare) ?? { layer, head };
+  show(run, { ...most, query, key: change.n_head || compare.variation ? -1 : key, step }, { base: from, compare });
 });
+
+/** The head whose map changed most; the changed head's own is as it was. */
+function mostChanged({ variation }) {
+  let best = null, most = 0;
+  variation?.forEach((heads, layer) => heads.forEach((v, head) => {
+    if (v > most) [most, best] = [v, { layer, head }];
+  }));
+  return best;
+}
 
 /** Back to the model as it is, same text and place. */
 export function leaveComparison() {

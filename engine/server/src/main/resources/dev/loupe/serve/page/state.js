@@ -17,6 +17,7 @@ export const state = {
   changes: [], // heads chosen for ablation, as the API takes them; run or not yet
   rows: 0, // raised when rows arrived from the server
   palette: '', // 'light' or 'dark', as the page looks now
+  typed: false, // the prompt's box holds what somebody wrote and nobody read yet
   draft: null, // {tokens, prompt_length} of a run that is being made; the other views still show `run`
   why: null, // the token whose choice the inspector explains, by row why - 1
   busy: null, // {what, done, of}

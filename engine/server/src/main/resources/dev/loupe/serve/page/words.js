@@ -26,6 +26,6 @@ export const ROLES = {
 };
 export const SCORES = {
   induction: 'Induction', previous_token: 'Previous token', duplicate_token: 'Duplicate token',
-  first_token: 'First token', self: 'Self', entropy: 'Entropy, nats', normalised_entropy: 'Entropy, part of the largest',
+  first_token: 'First token', self: 'Self', entropy: 'Entropy, nats', normalised_entropy: 'Entropy, % of maximum',
   mean_distance: 'Mean distance, tokens',
 };
