@@ -1,6 +1,7 @@
 package dev.loupe.serve;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import dev.loupe.attention.AttentionSelection;
@@ -170,10 +171,10 @@ class PageTest extends PageInBrowser {
     browser.settled();
     assertEquals(19, browser.number("s.query"));
     browser.await(
-        "the heads that push it",
-        () -> browser.text("#inspector").contains("Heads that push it most"));
+        "the heads of largest effect",
+        () -> browser.text("#inspector").contains("Largest direct effects on its logit"));
     String words = browser.text("#inspector");
-    assertTrue(words.contains("Chosen by row") && words.contains("What it could have been"), words);
+    assertTrue(words.contains("Predicted after") && words.contains("Top 5 here"), words);
     browser.click("Open the lens");
     browser.await("the lens", () -> browser.all("#lens table.layers tbody tr").size() == 7);
   }
@@ -329,7 +330,20 @@ class PageTest extends PageInBrowser {
           browser.fraction("s.compare.divergences[%d]".formatted(i)),
           1e-5);
     }
-    assertTrue(browser.text("#inspector").contains("Compared with the model as it is"));
+    String said = browser.text("#inspector [aria-label=Comparison]");
+    assertTrue(said.contains("Output of head 4.0 set to zero."), said);
+    assertTrue(said.contains("Mean change of log-probability, nats a token: "), said);
+    assertTrue(said.contains(" in the prompt, ") && said.contains(" in what was generated"), said);
+    // the head whose map changed most is open, and its comparison in view
+    assertEquals(
+        0,
+        browser.fraction(
+            "Math.max(...s.compare.variation.flat()) - s.compare.variation[s.layer][s.head]"));
+    assertTrue(browser.number("s.layer") > 4, "4.0 itself reads what it read");
+    assertTrue(
+        browser.fraction(
+                "document.querySelector('[aria-label=Comparison] h3').getBoundingClientRect().top")
+            < browser.number("innerHeight"));
     browser.click("Leave the comparison");
     browser.settled();
     assertEquals(null, browser.script("return s.base"));
@@ -342,6 +356,42 @@ class PageTest extends PageInBrowser {
     browser.until("compared", "s.base !== null && s.run.mask === 'none'");
     browser.settled();
     browser.until("a whole row", "m.rowOf(0, 0, 2)?.length === s.run.tokens.length");
-    assertTrue(browser.text("#inspector").contains("every token sees the later ones too"));
+    String words = browser.text("#inspector [aria-label=Comparison]");
+    assertTrue(words.contains("Every token sees the later ones too."), words);
+    assertTrue(words.contains("sees the one it has to predict"), words);
+    assertFalse(words.contains("Mean change"), words);
+  }
+
+  @Test
+  void theMeanMayStandInForAHeadThatIsLeftOutAlready() {
+    browser.script("m.update({layer: 4, head: 0})");
+    browser.settled();
+    browser.click("Ablate 4.0");
+    browser.until("it is zero", "s.changes.length === 1 && s.changes[0].factor === 0");
+    browser.script(
+        """
+        const e = document.querySelector('#inspector [aria-label="What stands in for it"]');
+        e.value = 'mean';
+        e.dispatchEvent(new Event('change'));
+        """);
+    browser.until("it is the mean", "s.changes.length === 1 && s.changes[0].mean === true");
+  }
+
+  @Test
+  void aTextIsOnlyReadAndItsTokensCounted() {
+    WebElement box = browser.find("#prompt textarea");
+    box.clear();
+    box.sendKeys("To be or not");
+    browser.await("the count", () -> browser.text("#prompt .under").contains("5 of 256 tokens"));
+    String before = browser.words("s.run.id");
+    browser.click("Read only");
+    browser.await("another run", () -> !before.equals(browser.words("s.run.id")));
+    browser.settled();
+    assertEquals(5, browser.number("s.run.tokens.length"));
+    assertEquals("To be or not", browser.property("#prompt textarea", "value"));
+    browser.click("Show on repeated text");
+    browser.until("the repeated text", "s.run.tokens.length > 20");
+    browser.settled();
+    assertFalse(browser.property("#prompt textarea", "value").startsWith("To be or not"));
   }
 }

@@ -113,6 +113,13 @@ export async function getBlob(path, signal) {
   return (await request(path, { signal })).blob();
 }
 
+/** How many tokens a text is. */
+export async function countTokens(text) {
+  const answer = await request('/tokenize', {
+    method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ prompt: text }) });
+  return (await answer.json()).count;
+}
+
 /** Posts a run and hands its events on; answers the last one, {event: 'done', id, finish}. */
 export async function startRun(body, onEvent, signal) {
   return events(await request('/api/runs', {

@@ -7,7 +7,7 @@ import { colourAt, css, fill, inkOn, pixel } from './colour.js';
 import { headName, short } from './spelling.js';
 import { state, update, subscribe } from './state.js';
 import { beside, cached, failed, here, onArrival, retry, want } from './tiles.js';
-import { ROLES, SCORES } from './words.js';
+import { ROLES, SCORES, scoreText } from './words.js';
 
 /** Roles where there is no room for more; the key under the grid has the words. */
 const BADGES = { previous_token: 'prev', duplicate_token: 'dup', induction: 'ind', first_token: '1st', self: 'self' };
@@ -70,6 +70,9 @@ function allHeads() {
   }
   return heads;
 }
+
+/** What a cell says. */
+const seenOf = v => state.sort === 'normalised_entropy' ? scoreText(state.sort, v) : tight(v);
 
 /** Four places at most, for a cell: .83, 12.4, <.01. */
 function tight(v) {
@@ -204,16 +207,18 @@ function heading(named, heads) {
 
 const words = (layer, head) => {
   const role = find(layer, head)?.role, named = scores()[state.sort], value = named ? score(layer, head) : null;
-  return `Head ${headName(layer, head)}${role ? `, ${ROLES[role][0]}` : ''}${value === null ? '' : `, ${named} ${short(value)}`}`;
+  return `Head ${headName(layer, head)}${role ? `, ${ROLES[role][0]}` : ''}${value === null ? '' : `, ${named} ${scoreText(state.sort, value)}`}`;
 };
 
 const isSelected = ({ layer, head }) => layer === state.layer && head === state.head;
 
 /** One head as a button, the tab stop of all or not; `body` is what is in it. */
 function button(layer, head, stop, body) {
-  const selected = isSelected({ layer, head }), name = words(layer, head);
+  const selected = isSelected({ layer, head }), title = words(layer, head);
+  const seen = [BADGES[find(layer, head)?.role], scores()[state.sort] ? seenOf(score(layer, head)) : null].filter(Boolean);
+  const name = [...seen, title].join(', '); // what is to be seen comes first, for those who speak to the page
   return html`<button type="button" class="head" role="gridcell" data-layer=${layer} data-head=${head} aria-selected=${selected}
-    tabindex=${stop ? 0 : -1} aria-label=${name} title=${name}
+    tabindex=${stop ? 0 : -1} aria-label=${name} title=${title}
     @click=${() => update({ layer, head, hover: null }, { history: 'push' })}
     @pointerenter=${e => { if (e.pointerType === 'mouse') update({ hover: selected ? null : { layer, head } }, { history: 'none' }); }}>${body}</button>`;
 }
@@ -229,7 +234,7 @@ function thumb(layer, head) {
 /** A number on its colour. */
 function tinted(value, largest) {
   const colour = value === null ? null : colourAt(Math.max(0, value) / largest);
-  return html`<span class="value" .style=${colour === null ? '' : `background:${fill(colour)};color:${inkOn(colour)}`}>${tight(value)}</span>`;
+  return html`<span class="value" .style=${colour === null ? '' : `background:${fill(colour)};color:${inkOn(colour)}`}>${seenOf(value)}</span>`;
 }
 
 function places(largest, named) {
@@ -255,7 +260,7 @@ function list(heads, largest) {
       return html`<div role="row">${button(layer, head, layer === stop.layer && head === stop.head, html`${thumb(layer, head)}
         <b>${headName(layer, head)}</b><span class="role">${role ? ROLES[role][0] : ''}</span>
         <span class="track"><span class="bar" .style=${`width:${100 * Math.max(0, value ?? 0) / largest}%`}></span></span>
-        <span class="number">${value === null ? '–' : short(value)}</span>`)}</div>`;
+        <span class="number">${scoreText(state.sort, value)}</span>`)}</div>`;
     })}
   </div>
   ${listed.length < heads.length ? html`<button type="button" class="link" @click=${() => { listAll = true; draw(); }}>All ${heads.length} heads</button>` : nothing}`;

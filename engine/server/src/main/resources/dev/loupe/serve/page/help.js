@@ -15,6 +15,7 @@ const KEYS = [
   ['c', 'compare, or leave the comparison'],
   ['e', 'export'],
   ['/', 'the prompt; Ctrl or Cmd + Enter generates'],
+  ['n b', 'next and previous step of a lesson'],
   ['?', 'this help'],
   ['Esc', 'close, stop'],
 ];

@@ -11,7 +11,7 @@ import { brief, headName, label, plural, short, signed } from './spelling.js';
 import { state, subscribe, update } from './state.js';
 import { rowOf } from './tiles.js';
 import { traceToken } from './trace.js';
-import { mark, ROLES, SCORES, sentence, sentenceWords, tokenLabel, tokenWords } from './words.js';
+import { mark, ROLES, SCORES, scoreText, sentence, sentenceWords, tokenLabel, tokenWords } from './words.js';
 
 let element, open = false, mean = false, copied = 0, compared = null; // the run that was compared with when it was drawn last
 
@@ -39,7 +39,9 @@ function draw() {
   paintPair(now);
   if (state.base !== compared) { // the result of a press is shown where one looks
     compared = state.base;
-    if (compared) element.querySelector('[aria-label="Comparison"]')?.scrollIntoView({ block: 'nearest' });
+    const result = compared && element.querySelector('[aria-label="Comparison"]');
+    if (result && element.scrollHeight > element.clientHeight) element.scrollTop = result.offsetTop - 8;
+    else if (result && !state.lesson) result.scrollIntoView({ block: 'nearest' });
   }
 }
 
@@ -126,7 +128,6 @@ const asItIs = () => state.run.n_head === state.info.n_head;
 
 function ofHead({ layer, head }) {
   const own = asItIs() ? rolesOf(layer, head) : null, here = state.stats?.scores;
-  const value = n => n === null || n === undefined ? '–' : short(n);
   const counting = state.run.mask === 'causal' && !state.stats;
   return html`<section class="panel" aria-label="The head">
     <h3>Head ${headName(layer, head)}</h3>
@@ -136,7 +137,7 @@ function ofHead({ layer, head }) {
       : html`<p>No role above ${state.info.threshold}${strongest(own)}</p>`}
     <table class="scores"><thead><tr><th scope="col">Score</th><th scope="col" class="number">on this text</th><th scope="col" class="number">on repeated tokens</th></tr></thead>
       <tbody>${Object.entries(SCORES).map(([key, title]) => html`<tr><th scope="row">${title}</th>
-        <td class="number">${counting ? html`<span class="muted">counting</span>` : value(here?.[key]?.[layer]?.[head])}</td><td class="number">${value(own?.scores[key])}</td></tr>`)}</tbody></table>
+        <td class="number">${counting ? html`<span class="muted">counting</span>` : scoreText(key, here?.[key]?.[layer]?.[head])}</td><td class="number">${scoreText(key, own?.scores[key])}</td></tr>`)}</tbody></table>
     ${['induction', 'previous_token', 'duplicate_token'].map(noHead)}
     <div class="buttons"><button type="button" ?disabled=${!state.heads} @click=${showRepeated}>Show on repeated text</button></div>
   </section>`;
@@ -217,8 +218,8 @@ const average = list => list.reduce((a, b) => a + b, 0) / list.length;
 /** Parts of the text whose means are told apart: random tokens and their repetition, or the prompt and the rest. */
 function partsOf({ tokens, prompt_length: prompt }) {
   const { ids, length } = state.heads?.repeated ?? {}, all = tokens.length;
-  if (ids?.length === all && ids.every((id, i) => id === tokens[i].id)) return [['random tokens', 1, all - length], ['their repetition', all - length, all]];
-  return prompt < all ? [['prompt', 1, prompt], ['what was generated', prompt, all]] : [['text', 1, all]];
+  if (ids?.length === all && ids.every((id, i) => id === tokens[i].id)) return [['the random tokens', 1, all - length], ['their repetition', all - length, all]];
+  return prompt < all ? [['the prompt', 1, prompt], ['what was generated', prompt, all]] : [['the text', 1, all]];
 }
 
 function comparison({ layer, head, query }) {
@@ -228,7 +229,7 @@ function comparison({ layer, head, query }) {
     : run.n_head !== base.n_head ? `Cut into ${plural(run.n_head, 'head')} a layer instead of ${base.n_head}`
     : run.changes.map(changeWords).join('; ');
   const means = partsOf(run).map(([part, from, to]) => [part, run.tokens.slice(from, to).map((_, i) => deltaOf(from + i)).filter(d => d !== null)])
-    .filter(([, deltas]) => deltas.length).map(([part, deltas]) => `${signed(average(deltas))} in the ${part}`);
+    .filter(([, deltas]) => deltas.length).map(([part, deltas]) => `${signed(average(deltas))} in ${part}`);
   const far = state.compare.divergences.map((kl, i) => [kl, i]).sort((a, b) => b[0] - a[0]).slice(0, 3);
   const moved = (state.compare.variation ?? []).flatMap((heads, l) => heads.map((v, h) => [v, l, h])).sort((a, b) => b[0] - a[0]).slice(0, 3);
   return html`<section class="panel" aria-label="Comparison">

@@ -92,7 +92,7 @@ function reveal() {
 }
 
 function size() {
-  const all = state.run.tokens.length * ROW + 2 * EDGE, shown = Math.min(all, Math.max(320, innerHeight - 250));
+  const all = state.run.tokens.length * ROW + 2 * EDGE, shown = Math.min(all, Math.max(340, innerHeight - 440));
   box.style.height = `${shown + 2}px`; // with its border
   space.style.height = `${all}px`;
   width = box.clientWidth;

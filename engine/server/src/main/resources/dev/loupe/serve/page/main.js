@@ -8,12 +8,13 @@ import * as grid from './grid.js';
 import { keysOn, openHelp } from './help.js';
 import * as inspector from './inspector.js';
 import * as lens from './lens.js';
+import * as lessons from './lessons.js';
 import * as lines from './lines.js';
 import * as map from './map.js';
 import * as numbers from './numbers.js';
 import * as prompt from './prompt.js';
 import * as ribbon from './ribbon.js';
-import { follow, open, stop } from './runs.js';
+import { askStatistics, follow, open, stop } from './runs.js';
 import { shown } from './selection.js';
 import { count, headName } from './spelling.js';
 import { parse, state, subscribe, update } from './state.js';
@@ -96,6 +97,12 @@ function walkTabs(e) {
   $(`tab-${VIEWS[at][0]}`).focus();
 }
 
+/** What was not answered: heads, and the statistics of the run. */
+function askAgain() {
+  if (!state.heads) getJson('/api/heads').then(heads => update({ heads }, { history: 'none' }), () => {});
+  if (state.run && !state.stats) askStatistics(state.run);
+}
+
 let waiting = null;
 hooks.waiting = seconds => {
   waiting = seconds;
@@ -108,6 +115,7 @@ function drawMessage() {
   if (before === STOPPED && !words) {
     retry();
     retryAnswers();
+    askAgain();
   }
   before = words;
   $('message').hidden = !words;
@@ -156,7 +164,7 @@ const KEYS = {
   a: () => inspector.toggleAblation(), c: () => inspector.compare(),
   e: () => document.querySelector('#export button, #export summary')?.click(),
   '/': () => document.querySelector('#prompt textarea').focus(),
-  '?': () => openHelp($('help')),
+  '?': () => openHelp($('help')), n: () => lessons.move(1), b: () => lessons.move(-1),
 };
 function arrow(e, down, right) {
   const { run } = state;
@@ -204,6 +212,7 @@ grid.mount($('grid'));
 map.mount($('map'));
 lines.mount($('lines'));
 lens.mount($('lens'));
+lessons.mount($('lesson'), $('lessons'));
 numbers.mount($('numbers'));
 trace.mount($('trace'));
 inspector.mount($('inspector'));
@@ -224,6 +233,8 @@ try {
   dress(info);
   update({ info }, { history: 'none' });
   await open();
+  const asked = parse(location.hash)?.lesson;
+  if (asked && lessons.LESSONS[asked.id]?.steps[asked.step]) update({ lesson: asked }, { history: 'none' });
 } catch (error) {
   update({ error: error.message }, { history: 'none' });
 }

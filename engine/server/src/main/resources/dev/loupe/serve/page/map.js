@@ -83,7 +83,7 @@ function layout() {
   view.bottom = Math.round(Math.min(widest.width + 10, 100) * d);
   view.top = Math.round(8 * d); // half a line, for the first label
   view.across = Math.round(width * d) - view.left - view.top;
-  view.side = Math.max(32, Math.min(view.across, Math.round(Math.max(320, innerHeight - 230) * d)));
+  view.side = Math.max(32, Math.min(view.across, Math.round(Math.max(340, innerHeight - 440) * d)));
   view.fit = whole(Math.min(view.side / T, MOST * d));
   const w = Math.round(width * d), h = view.top + Math.min(view.side, Math.ceil(view.fit * T)) + view.bottom;
   box.style.height = `${h / d}px`;

@@ -25,21 +25,30 @@ function draw(_state, names) {
     left = false;
     return render(html`<p>Numbers are of the model as it is: no heads left out, no other mask.</p>`, element);
   }
-  const { layer, head, query } = state, next = run.tokens[query + 1];
-  const path = `/api/runs/${run.id}/numbers?q=${query}&l=${layer}&h=${head}${next ? `&target=${next.id}` : ''}`;
-  const row = answerTo(path);
+  const row = numbersAt();
   if (row?.error) return render(html`<p>${row.error} <button type="button" @click=${retryAnswers}>Retry</button></p>`, element);
   // While the next row loads the last one stays, so that nothing jumps.
   if (!row) return left ? undefined : render(html`<div class="skeleton" aria-busy="true"></div>`, element);
   left = true;
-  render(table(run, row, path), element);
+  render(table(run, row), element);
 }
+
+function pathOf(run) {
+  const { layer, head, query } = state, next = run.tokens[query + 1];
+  return `/api/runs/${run.id}/numbers?q=${query}&l=${layer}&h=${head}${next ? `&target=${next.id}` : ''}`;
+}
+
+/** The numbers behind the selected row; null until they came, or where there are none. */
+export const numbersAt = () => {
+  const run = plainRun();
+  return run ? answerTo(pathOf(run)) : null;
+};
 
 /** A number as it is, but for digits that nobody reads. */
 const digits = v => minus(Number(v.toPrecision(4)).toString());
 const sum = list => list.reduce((a, b) => a + b, 0);
 
-function table(run, row, path) {
+function table(run, row) {
   const { key } = shown(), at = row.keys[Math.max(0, Math.min(key, row.query))];
   const listed = all ? row.keys : row.keys.toSorted((a, b) => b.weight - a.weight).slice(0, LISTED);
   const name = `loupe-row-${headName(row.layer, row.head)}-${row.query}`;
@@ -64,7 +73,7 @@ function table(run, row, path) {
     </table>
     <p class="buttons">
       ${row.keys.length > LISTED ? html`<button type="button" aria-pressed=${all} @click=${() => { all = !all; update({ rows: state.rows + 1 }, { history: 'none' }); }}>All ${row.keys.length} keys</button>` : nothing}
-      ${['json', 'csv'].map(as => html`<a class="button" href=${`${path}&as=${as}`} download=${`${name}.${as}`} @click=${take}>${as}</a>`)}</p>
+      ${['json', 'csv'].map(as => html`<a class="button" href=${`${pathOf(run)}&as=${as}`} download=${`${name}.${as}`} @click=${take}>${as}</a>`)}</p>
     <p class="muted">Queries, keys and values are what the model computed; the rest is computed from them in double precision.
       Direct effects leave out what later layers make of the vector.</p>`;
 }

@@ -1,6 +1,8 @@
 // What to read, and how to go on: the prompt, Generate and Stop, sampling.
 import { html, nothing, render } from './lit-html.js';
+import { countTokens } from './api.js';
 import { generate, stop } from './runs.js';
+import { count } from './spelling.js';
 import { state, subscribe, update } from './state.js';
 
 const integer = (least, most) => text => /^\d+$/.test(text) && Number(text) >= least && Number(text) <= most;
@@ -15,7 +17,8 @@ const FIELDS = [
   { name: 'seed', title: 'Seed', start: '', words: 'the same seed gives the same text; empty: a new one', valid: text => text === '' || integer(0, Number.MAX_SAFE_INTEGER)(text) },
 ];
 
-let element, wrong = [], edited = false, since = 0, late = false;
+let element, wrong = [], since = 0, late = false;
+let counted = { text: null, tokens: 0 }, counting = 0; // tokens of what is in the box
 
 export function mount(where) {
   element = where;
@@ -26,8 +29,8 @@ const idsOf = text => text.trim().split(/[\s,]+/).map(part => /^\d+$/.test(part)
 
 const field = name => element.querySelector(`[name="${name}"]`);
 
-/** Checks the fields, then sends them. */
-export function go() {
+/** Checks the fields, then sends them; `only` reads the text and writes nothing. */
+export function go(only = false) {
   if (state.busy) return;
   wrong = FIELDS.filter(f => !f.valid(field(f.name).value.trim()));
   if (wrong.length) {
@@ -53,7 +56,8 @@ export function go() {
     const value = field(name).value.trim();
     if (value !== '') body[name] = Number(value);
   }
-  edited = false;
+  if (only) body.tokens = 0;
+  update({ typed: false });
   generate(body);
 }
 
@@ -72,7 +76,7 @@ function draw(_state, names) {
     }
   }
   if (['info', 'busy', 'run', 'error'].some(n => names.has(n))) drawAll();
-  if (names.has('run') && state.run && !edited) {
+  if (names.has('run') && state.run && !state.typed) {
     const prompt = state.run.tokens.slice(0, state.run.prompt_length).filter(t => !t.special);
     if (!state.info.text) {
       element.querySelector('textarea').value = prompt.map(t => t.id).join(', ');
@@ -83,8 +87,32 @@ function draw(_state, names) {
     try {
       element.querySelector('textarea').value = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
       drawAll();
-    } catch { /* tokens that are no text: what was written here stays */ }
+    } catch { // tokens that are no text
+      element.querySelector('textarea').value = '';
+      drawAll();
+    }
   }
+}
+
+/** Counts the tokens of what is in the box, once nobody has typed for a moment. */
+function countSoon() {
+  clearTimeout(counting);
+  counting = setTimeout(async () => {
+    const text = element.querySelector('textarea').value;
+    if (text === counted.text) return;
+    try {
+      counted = { text, tokens: state.info.text ? await countTokens(text) : text.trim() === '' ? 0 : idsOf(text).length };
+      drawAll();
+    } catch { /* the count is a help, not a need */ }
+  }, 250);
+}
+
+/** The count beside the buttons: of what was typed, and whether it fits. */
+function countWords() {
+  const text = element.querySelector('textarea')?.value ?? '';
+  if (text === '' || counted.text !== text) return nothing;
+  const over = counted.tokens - state.info.n_ctx;
+  return html`<span class=${over > 0 ? 'over' : 'muted'}>${count(counted.tokens)} of ${count(state.info.n_ctx)} tokens${over > 0 ? `: remove ${count(over)}` : ''}</span>`;
 }
 
 function drawAll() {
@@ -93,10 +121,11 @@ function drawAll() {
   render(html`
     <div class="row">
       <textarea aria-label="Prompt" spellcheck="false" placeholder=${!state.info.text ? 'Token ids to go on with: 17, 4, 256' : state.info.bos === null ? 'A text to go on with' : 'Starts from <|endoftext|>.'}
-        @input=${() => { edited = true; drawAll(); }} @keydown=${key}></textarea>
+        @input=${() => { update({ typed: true }, { history: 'none' }); drawAll(); countSoon(); }} @keydown=${key}></textarea>
       <div class="go">${state.busy
         ? html`<button type="button" @click=${stop}>Stop</button>`
-        : html`<button type="button" class="main" @click=${go}>Generate</button>`}</div>
+        : html`<button type="button" class="main" title="Reads the text and continues it" @click=${() => go()}>Generate</button>
+        <button type="button" title="Reads the text and writes nothing" @click=${() => go(true)}>Read only</button>`}</div>
     </div>
     <div class="under">
       <details>
@@ -106,6 +135,7 @@ function drawAll() {
             aria-describedby="about-${f.name}" aria-invalid=${wrong.includes(f)} @input=${() => checkAgain(f)} @keydown=${key}>
           <small id="about-${f.name}">${f.words}</small></label>`)}</div>
       </details>
+      ${countWords()}
       <span class="muted">${late && state.busy ? state.busy.what : empty && state.info.bos !== null ? 'Starts from <|endoftext|>.' : nothing}</span>
       ${late && state.busy?.of ? html`<progress max=${state.busy.of} .value=${state.busy.done} aria-label="Progress"></progress>` : nothing}
     </div>`, element);

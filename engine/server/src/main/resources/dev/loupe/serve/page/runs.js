@@ -85,11 +85,15 @@ export function show(run, selection = {}, { history = 'push', base = null, compa
     ...('ignoreFirst' in selection ? { ignoreFirst: selection.ignoreFirst } : {}),
     ...('asked' in selection ? { asked: selection.asked } : {}),
   }, { history });
-  if (run.mask === 'causal') {
-    getJson(`/api/runs/${run.id}/stats`).then(stats => {
-      if (state.run === run) update({ stats }, { history: 'none' });
-    }, () => {}); // the views do without
-  }
+  askStatistics(run);
+}
+
+/** Statistics of a run; the views do without until they come. */
+export function askStatistics(run) {
+  if (run.mask !== 'causal') return;
+  getJson(`/api/runs/${run.id}/stats`).then(stats => {
+    if (state.run === run) update({ stats }, { history: 'none' });
+  }, () => {});
 }
 
 /** The head that looks hardest at one token before the last, neither the first nor the token itself. */
@@ -202,10 +206,23 @@ export const readIdsBeside = (ids, signal) => read(bodyOf({
   tokens: ids.map(id => ({ id })), prompt_length: ids.length, changes: [], n_head: 0, mask: 'causal' }), signal);
 export const readTextBeside = async text => fetchRun((await startRun({ text, tokens: 0 }, () => {})).id);
 
+const texts = new Map(); // a text that was read -> its run
+
+/** Shows a text, read once; selection: a function that says what to select in it. */
+export const readText = (text, selection) => alone(async signal => {
+  if (!texts.has(text)) {
+    update({ busy: { what: 'Reading…', done: 0, of: 0 } }, { history: 'none' });
+    texts.set(text, await fetchRun((await startRun({ text, tokens: 0 }, () => {}, signal)).id));
+  }
+  const run = texts.get(text);
+  if (state.run !== run) show(run, {}, { history: 'none' });
+  show(run, selection());
+});
+
 // ---- comparing
 
 /** The same text again, with something changed: {changes}, {mask} or {n_head}, beside the model as it is. */
-export const compareWith = change => alone(async signal => {
+export const compareWith = (change, selection = {}) => alone(async signal => {
   const base = state.base ?? state.run;
   const plain = base.changes.length || base.mask !== 'causal' || base.n_head !== state.info.n_head;
   const { layer, head, query, key, step } = state;
@@ -214,7 +231,7 @@ export const compareWith = change => alone(async signal => {
   const run = await read(bodyOf(from, change), signal);
   const compare = await getJson(`/api/runs/${run.id}/compare?with=${from.id}`, signal);
   const most = mostChanged(compare) ?? { layer, head };
-  show(run, { ...most, query, key: change.n_head || compare.variation ? -1 : key, step }, { base: from, compare });
+  show(run, { ...most, query, key: change.n_head || compare.variation ? -1 : key, step, ...selection }, { base: from, compare });
 });
 
 /** The head whose map changed most; the changed head's own is as it was. */

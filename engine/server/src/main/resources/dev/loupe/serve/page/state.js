@@ -20,6 +20,7 @@ export const state = {
   typed: false, // the prompt's box holds what somebody wrote and nobody read yet
   draft: null, // {tokens, prompt_length} of a run that is being made; the other views still show `run`
   why: null, // the token whose choice the inspector explains, by row why - 1
+  lesson: null, // {id, step} of the lesson that is open
   busy: null, // {what, done, of}
   error: null, // one sentence
 };
@@ -101,6 +102,7 @@ function fragment() {
   if (state.step < T) parts.push(`s=${state.step}`);
   if (state.view !== 'map') parts.push(`v=${state.view}`);
   if (state.ignoreFirst) parts.push('i=1');
+  if (state.lesson) parts.push(`y=${state.lesson.id}.${state.lesson.step}`);
   if (state.view === 'trace') parts.push(...spellAsked(state.asked));
   return `#${parts.join('&')}`;
 }
@@ -117,6 +119,11 @@ function parseAsked(ask) {
     ablation: one('a', '', 'zero', 'mean'), mlps: ask.get('b') === '1', second: second.length ? second : null };
 }
 
+const parseLesson = text => {
+  const [, id, step] = /^(\d)\.(\d)$/.exec(text ?? '') ?? [];
+  return id === undefined ? null : { id: Number(id), step: Number(step) };
+};
+
 /** What an address asks for, or null. */
 export function parse(hash) {
   const ask = new URLSearchParams(hash.slice(1));
@@ -126,7 +133,7 @@ export function parse(hash) {
   return {
     model: ask.get('m') ?? '', ids: tokens, prompt_length: Math.min(number('p', tokens.length), tokens.length),
     changes: parseChanges(ask.get('x')), n_head: number('n', 0), mask: ask.get('mask') === 'none' ? 'none' : 'causal',
-    compare: ask.get('c') === '1',
+    compare: ask.get('c') === '1', lesson: parseLesson(ask.get('y')),
     selection: {
       layer: number('l', 0), head: number('h', 0), query: number('q', tokens.length - 1), key: number('k', -1),
       step: number('s', tokens.length), view: ['lines', 'lens', 'numbers', 'trace', 'grid'].includes(ask.get('v')) ? ask.get('v') : 'map',

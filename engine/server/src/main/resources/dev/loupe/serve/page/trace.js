@@ -41,6 +41,9 @@ export function traceToken(token) {
 /** The page of the trace that is shown, or null. */
 export const tracePage = () => results.get(keyOf())?.html ?? null;
 
+/** What the trace that is shown says; nothing before there is one. */
+export const sentencesOfTrace = () => results.get(keyOf())?.trace?.words ?? [];
+
 // ---- asking
 
 function keyOf() {
@@ -76,7 +79,7 @@ export async function begin() {
     if (!signal.aborted) keep(key, { error: error.message });
   }
   if (running === mine) running = null;
-  if (state.view === 'trace') draw();
+  update({ rows: state.rows + 1 }, { history: 'none' }); // a lesson may wait for it
 }
 
 function keep(key, answer) {

@@ -1,6 +1,6 @@
 // The tokens of the run that is shown, in words. Tokens only ever become text nodes.
 import { html } from './lit-html.js';
-import { label, sentenceParts } from './spelling.js';
+import { label, sentenceParts, short } from './spelling.js';
 import { state } from './state.js';
 
 export const tokenLabel = i => label(state.run.tokens[i]);
@@ -24,6 +24,8 @@ export const ROLES = {
   first_token: ['first token (sink)', 'rests on the first token'],
   self: ['self', 'looks at the token itself'],
 };
+/** A score as it is shown. */
+export const scoreText = (name, v) => v == null ? '–' : name === 'normalised_entropy' ? `${Math.round(100 * v)}%` : short(v);
 export const SCORES = {
   induction: 'Induction', previous_token: 'Previous token', duplicate_token: 'Duplicate token',
   first_token: 'First token', self: 'Self', entropy: 'Entropy, nats', normalised_entropy: 'Entropy, % of maximum',
