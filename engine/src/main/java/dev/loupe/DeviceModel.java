@@ -16,8 +16,8 @@ import dev.loupe.ops.cuda.CudaLimits;
 import dev.loupe.ops.cuda.CudaOps;
 import dev.loupe.text.Tokenizer;
 import dev.loupe.weights.Checkpoint;
-import dev.loupe.weights.io.CheckpointException;
 import dev.loupe.weights.config.Gpt2Config;
+import dev.loupe.weights.io.CheckpointException;
 import dev.loupe.weights.io.Progress;
 import java.util.ArrayList;
 import java.util.List;
@@ -58,8 +58,7 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
    * @throws GpuException if the GPU fails; a {@link GpuMemoryException} if it has no room for the
    *     model
    */
-  static DeviceModel open(
-      Options options, Checkpoint checkpoint, Words words, Progress progress)
+  static DeviceModel open(Options options, Checkpoint checkpoint, Words words, Progress progress)
       throws CheckpointException {
     return switch (options.backend()) {
       case CPU -> cpu(options, checkpoint, progress, "");

@@ -40,10 +40,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Optional;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.FutureTask;
 import java.util.OptionalDouble;
 import java.util.OptionalLong;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.stream.Stream;
 
 /**
@@ -99,8 +99,7 @@ public final class Loupe implements AutoCloseable {
     try {
       // first, since loading then gives back the pages that this reads
       Optional<String> hash = options.hash() ? Optional.of(checkpoint.sha256()) : Optional.empty();
-      device =
-          DeviceModel.open(options, checkpoint, () -> reading.words().tokenizer(), progress);
+      device = DeviceModel.open(options, checkpoint, () -> reading.words().tokenizer(), progress);
       Words words = reading.words();
       ModelInfo info =
           new ModelInfo(

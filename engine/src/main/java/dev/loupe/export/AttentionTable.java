@@ -141,8 +141,13 @@ public final class AttentionTable {
     int[] layers = run.maps().layers();
     if (!heads.isEmpty()) {
       int all = layers.length * run.maps().heads().length;
-      print(out, "what each token reads most, in the %s that differ most".formatted(
-          heads.size() == all ? all + " heads" : "%d of %d heads".formatted(heads.size(), all)));
+      print(
+          out,
+          "what each token reads most, in the %s that differ most"
+              .formatted(
+                  heads.size() == all
+                      ? all + " heads"
+                      : "%d of %d heads".formatted(heads.size(), all)));
       print(out, "from the average (--top K shows the average):");
       names(out);
       return;
@@ -153,7 +158,8 @@ public final class AttentionTable {
         layers.length == 1 && numbers.length == 1
             ? "head %d.%d".formatted(layers[0], numbers[0])
             : "average of %s, %s"
-                .formatted(MappedRun.numbered("layer", layers), MappedRun.numbered("head", numbers));
+                .formatted(
+                    MappedRun.numbered("layer", layers), MappedRun.numbered("head", numbers));
     boolean one = title.length() + 1 + which.length() <= columns;
     for (String line : one ? List.of(title + " " + which) : List.of(title, which)) {
       print(out, line);

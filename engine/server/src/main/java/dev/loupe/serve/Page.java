@@ -19,10 +19,13 @@ import java.util.regex.Pattern;
  * path that a client sends is looked up among these and nowhere else.
  */
 final class Page {
-  /** Nothing from elsewhere, and no script or style in the page itself (W3C CSP Level 3). */
+  /**
+   * Nothing from elsewhere, and no script or style in the page itself; pages of this machine, such
+   * as a notebook's, may frame it (W3C CSP Level 3).
+   */
   private static final String POLICY =
       "default-src 'self'; img-src 'self' blob:; base-uri 'none'; form-action 'none';"
-          + " frame-ancestors 'none'";
+          + " frame-ancestors 'self' http://localhost:* http://127.0.0.1:*";
 
   /** How files of the page name each other. */
   private static final Pattern REFERENCE =

@@ -25,7 +25,13 @@ class PageLessonsTest extends PageInBrowser {
   }
 
   @ParameterizedTest
-  @CsvSource({"Tokens, 0, 3", "One row, 1, 4", "Induction, 2, 3", "Why this token, 3, 3", "The mask, 4, 3"})
+  @CsvSource({
+    "Tokens, 0, 3",
+    "One row, 1, 4",
+    "Induction, 2, 3",
+    "Why this token, 3, 3",
+    "The mask, 4, 3"
+  })
   void everyStepHasItsNumbers(String link, int id, int steps) {
     browser.click(link);
     for (int i = 0; i < steps; i++) {
@@ -50,7 +56,8 @@ class PageLessonsTest extends PageInBrowser {
     double change =
         browser.fraction("s.run.tokens[s.query + 1].logprob - s.base.tokens[s.query + 1].logprob");
     assertTrue(
-        said.replace('−', '-').contains(String.format(Locale.ROOT, "changes by %+.2f nats", change)),
+        said.replace('−', '-')
+            .contains(String.format(Locale.ROOT, "changes by %+.2f nats", change)),
         said + " " + change);
     browser.keys("b");
     step(3, 1);

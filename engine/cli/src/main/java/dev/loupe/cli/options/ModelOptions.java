@@ -117,7 +117,8 @@ public final class ModelOptions extends ProcessorOptions {
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
       NamedModels.Found found = find();
-      loupe = Loupe.open(found.source(), options(found, hash, text, slots, tokens, bar), bar::loaded);
+      loupe =
+          Loupe.open(found.source(), options(found, hash, text, slots, tokens, bar), bar::loaded);
     } catch (BackendException e) {
       throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }
@@ -131,12 +132,7 @@ public final class ModelOptions extends ProcessorOptions {
   }
 
   private Options options(
-      NamedModels.Found found,
-      boolean hash,
-      boolean text,
-      int slots,
-      long tokens,
-      OpeningBar bar) {
+      NamedModels.Found found, boolean hash, boolean text, int slots, long tokens, OpeningBar bar) {
     return new Options(
         backend,
         device,

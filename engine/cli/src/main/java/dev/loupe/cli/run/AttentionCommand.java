@@ -93,7 +93,7 @@ public final class AttentionCommand implements Callable<Integer> {
       files.open(1);
       passes.open(1);
       List<Generation> runs;
-      try (Loupe loupe = 
+      try (Loupe loupe =
               model.open(
                   terminal,
                   output.quiet.set,

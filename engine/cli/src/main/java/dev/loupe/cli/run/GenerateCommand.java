@@ -128,7 +128,7 @@ public final class GenerateCommand implements Callable<Integer> {
       List<Generation> runs;
       BrokenRunException failure = null;
       boolean interrupted;
-      try (Loupe loupe = 
+      try (Loupe loupe =
               model.open(
                   terminal,
                   output.quiet.set,
