@@ -150,7 +150,7 @@ class WorkbenchTest extends WorkbenchFixture {
           /compare          | with is missing
           /compare?with=A   | with is not the name
           /export           | as is missing
-          /export?as=exe    | npz, json or csv
+          /export?as=exe    | npz, json, csv or html
           /export?as=npz&h=9| heads
           /lens?q=999       | no token 999
           /lens?target=99999| target is not

@@ -11,26 +11,70 @@ final class Cut {
   /** What is changed. */
   enum Site {
     /** What a layer reads: the residual stream before it. */
-    RESIDUAL,
+    RESIDUAL(0),
     /** The output of a head, before c_proj. */
-    HEAD,
+    HEAD(1),
     /** What an MLP adds to the residual stream. */
-    MLP
+    MLP(2);
+
+    /** In which order a pass of a layer comes by. */
+    final int order;
+
+    Site(int order) {
+      this.order = order;
+    }
+
+    /** The site of a {@link Cut#stage}. */
+    static Site of(int stage) {
+      return List.of(RESIDUAL, HEAD, MLP).get(stage % 3);
+    }
   }
 
-  /**
-   * A change.
-   *
-   * @param layer L for the residual stream after the last layer
-   * @param head of {@link Site#HEAD}
-   * @param values [to - from, C], or [to - from, D] of a head: what comes in its place
-   * @param from first position that is changed
-   * @param to one past the last
-   */
-  record Change(Site site, int layer, int head, float[] values, int from, int to) {
+  /** A change at some positions. */
+  static final class Change {
+    private final Site site;
+    private final int layer;
+    private final int head;
+    private final float[] values;
+    private final int from;
+    private final int to;
+
+    /**
+     * @param layer L for the residual stream after the last layer
+     * @param head of {@link Site#HEAD}
+     * @param values [to - from, C], or [to - from, D] of a head: what comes in its place; not
+     *     copied
+     * @param from first position that is changed
+     * @param to one past the last
+     */
+    Change(Site site, int layer, int head, float[] values, int from, int to) {
+      this.site = site;
+      this.layer = layer;
+      this.head = head;
+      this.values = values;
+      this.from = from;
+      this.to = to;
+    }
+
+    int head() {
+      return head;
+    }
+
+    float[] values() {
+      return values;
+    }
+
+    int from() {
+      return from;
+    }
+
+    int to() {
+      return to;
+    }
+
     /** In which order a pass comes by. */
     int stage() {
-      return 3 * layer + site.ordinal();
+      return 3 * layer + site.order;
     }
   }
 

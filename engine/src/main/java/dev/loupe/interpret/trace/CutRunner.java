@@ -169,7 +169,7 @@ final class CutRunner implements AutoCloseable {
   private void pass(List<Cut> cuts, Logits sink) {
     int n = cuts.size();
     int stage = cuts.getFirst().stage();
-    Site begin = Site.values()[stage % 3];
+    Site begin = Site.of(stage);
     Activations a = room.rows(n * ids.length);
     try (Pass pass = begin(ids, n)) {
       for (int layer = stage / 3; layer < config.nLayer(); layer++) {
