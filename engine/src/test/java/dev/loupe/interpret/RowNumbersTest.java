@@ -9,7 +9,6 @@ import dev.loupe.OnGpu;
 import dev.loupe.Options;
 import dev.loupe.TinyModel;
 import dev.loupe.generate.Prompt;
-import dev.loupe.interpret.RowNumbers.Key;
 import dev.loupe.model.Golden;
 import dev.loupe.model.ReferenceGpt2;
 import dev.loupe.weights.Checkpoint;
@@ -34,7 +33,7 @@ class RowNumbersTest {
       ReferenceGpt2 book = new ReferenceGpt2(checkpoint, ids);
       assertEquals(query + 1, row.keys().size());
       double direct = 0;
-      for (Key key : row.keys()) {
+      for (RowNumbers.Key key : row.keys()) {
         int at = key.position();
         assertEquals(book.scores[layer][head][query][at], key.score(), 1e-3);
         assertEquals(book.attention[layer][head][query][at], key.weight(), 1e-5);

@@ -123,11 +123,11 @@ public record CircuitFigure(
   }
 
   private void link(Svg svg, Link link) {
-    int beside = link.label.isEmpty() ? 0 : APART * link.label.compareTo("q");
-    double fromX = xOf(link.from) + Math.clamp(beside, -APART, APART);
+    int beside = // k, q and v of the same two nodes
+        link.label.isEmpty() ? 0 : APART * Integer.signum(link.label.compareTo("q"));
+    double fromX = xOf(link.from) + beside;
     double fromY = y(nodes.get(link.from).row) - HEIGHT / 2.0;
-    double toX =
-        link.to == TOP ? x(columns.size() - 1) : xOf(link.to) + Math.clamp(beside, -APART, APART);
+    double toX = link.to == TOP ? x(columns.size() - 1) : xOf(link.to) + beside;
     double toY = link.to == TOP ? y(rows.size()) + 12 : bottom(link.to);
     String d = curve(fromX, fromY, toX, toY);
     svg.begin(link.tip, link.name);

@@ -35,12 +35,14 @@ public final class GridReport {
     line(
         out,
         columns,
-        "After token %d, %s, the %s is %.2f, in the second text %.2f.",
-        grid.position(),
-        read.label(),
-        grid.quantity().words(),
-        grid.value(),
-        grid.otherValue());
+        String.format(
+            Locale.ROOT,
+            "After token %d, %s, the %s is %.2f, in the second text %.2f.",
+            grid.position(),
+            read.label(),
+            grid.quantity().words(),
+            grid.value(),
+            grid.otherValue()));
     line(out, columns, "Where one activation is that of the second text, it changes most at:");
     cells.stream()
         .sorted(Comparator.comparingDouble(cell -> -Math.abs(cell.effect)))
@@ -50,16 +52,17 @@ public final class GridReport {
                 line(
                     out,
                     columns,
-                    "%-14s token %4d  %s %+8.3f",
-                    cell.row.label(),
-                    cell.position,
-                    TerminalText.fit(grid.tokens().get(cell.position).label(), 14),
-                    cell.effect));
+                    String.format(
+                        Locale.ROOT,
+                        "%-14s token %4d  %s %+8.3f",
+                        cell.row.label(),
+                        cell.position,
+                        TerminalText.fit(grid.tokens().get(cell.position).label(), 14),
+                        cell.effect)));
     return out.toString();
   }
 
-  private static void line(StringBuilder out, int columns, String format, Object... values) {
-    String line = String.format(Locale.ROOT, format, values);
+  private static void line(StringBuilder out, int columns, String line) {
     out.append(TerminalText.fit(line, columns).stripTrailing()).append('\n');
   }
 

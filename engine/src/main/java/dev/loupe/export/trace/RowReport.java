@@ -3,7 +3,6 @@ package dev.loupe.export.trace;
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.export.TerminalText;
 import dev.loupe.interpret.RowNumbers;
-import dev.loupe.interpret.RowNumbers.Key;
 import java.io.IOException;
 import java.io.StringWriter;
 import java.io.UncheckedIOException;
@@ -20,41 +19,46 @@ public final class RowReport {
     line(
         out,
         columns,
-        "Head %d.%d, row of token %d, %s: q . k times %.4g; what it adds to the logit of %s.",
-        row.layer(),
-        row.head(),
-        row.query(),
-        row.tokens().get(row.query()).label(),
-        row.scale(),
-        row.label());
+        String.format(
+            Locale.ROOT,
+            "Head %d.%d, row of token %d, %s: q . k times %.4g; what it adds to the logit of %s.",
+            row.layer(),
+            row.head(),
+            row.query(),
+            row.tokens().get(row.query()).label(),
+            row.scale(),
+            row.label()));
     line(out, columns, "   key  token            score   weight    |v|   |added|   logit");
-    for (Key key : row.keys()) {
+    for (RowNumbers.Key key : row.keys()) {
       line(
           out,
           columns,
-          "%6d  %s %8.3f  %6.1f%%  %5.2f  %8.3f  %+6.3f",
-          key.position(),
-          TerminalText.fit(row.tokens().get(key.position()).label(), 13),
-          key.score(),
-          100 * key.weight(),
-          key.valueNorm(),
-          key.writtenNorm(),
-          key.direct());
+          String.format(
+              Locale.ROOT,
+              "%6d  %s %8.3f  %6.1f%%  %5.2f  %8.3f  %+6.3f",
+              key.position(),
+              TerminalText.fit(row.tokens().get(key.position()).label(), 13),
+              key.score(),
+              100 * key.weight(),
+              key.valueNorm(),
+              key.writtenNorm(),
+              key.direct()));
     }
     int masked = row.tokens().size() - row.keys().size();
     line(
         out,
         columns,
-        "All of them: %+.3f to the logit.%s",
-        row.direct(),
-        masked == 0
-            ? ""
-            : " Masked: tokens %d to %d.".formatted(row.query() + 1, row.query() + masked));
+        String.format(
+            Locale.ROOT,
+            "All of them: %+.3f to the logit.%s",
+            row.direct(),
+            masked == 0
+                ? ""
+                : " Masked: tokens %d to %d.".formatted(row.query() + 1, row.query() + masked)));
     return out.toString();
   }
 
-  private static void line(StringBuilder out, int columns, String format, Object... values) {
-    String line = String.format(Locale.ROOT, format, values);
+  private static void line(StringBuilder out, int columns, String line) {
     out.append(TerminalText.fit(line, columns).stripTrailing()).append('\n');
   }
 
@@ -73,7 +77,7 @@ public final class RowReport {
       json.name("scale").value(row.scale());
       numbers(json.name("q"), row.q());
       json.name("keys").beginArray();
-      for (Key key : row.keys()) {
+      for (RowNumbers.Key key : row.keys()) {
         json.beginObject();
         json.name("position").value(key.position());
         json.name("id").value(row.tokens().get(key.position()).id());
@@ -122,7 +126,7 @@ public final class RowReport {
       out.append(",qk_").append(d);
     }
     out.append('\n');
-    for (Key key : row.keys()) {
+    for (RowNumbers.Key key : row.keys()) {
       out.append(key.position()).append(',').append(row.tokens().get(key.position()).id());
       out.append(',').append(key.score()).append(',').append(key.weight());
       out.append(',').append(key.valueNorm()).append(',').append(key.writtenNorm());

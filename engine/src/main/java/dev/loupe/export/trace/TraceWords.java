@@ -40,8 +40,8 @@ public final class TraceWords {
     return List.copyOf(words.all);
   }
 
-  private void say(Basis basis, double number, String text, Object... values) {
-    all.add(new Sentence(basis, String.format(Locale.ROOT, text, values), number));
+  private void say(Basis basis, double number, String text) {
+    all.add(new Sentence(basis, text, number));
   }
 
   /** What replaces a part, after "with 4.0". */
@@ -69,17 +69,16 @@ public final class TraceWords {
     say(
         Basis.READING,
         trace.value(),
-        "After %s, the %s is %.2f.",
-        token(trace.position()),
-        trace.quantity().words(),
-        trace.value());
+        String.format(
+            Locale.ROOT,
+            "After %s, the %s is %.2f.",
+            token(trace.position()),
+            trace.quantity().words(),
+            trace.value()));
     say(
         Basis.INTERVENTION,
         trace.ablated(),
-        "With %s %s it is %.2f.",
-        every(),
-        replaced(),
-        trace.ablated());
+        String.format(Locale.ROOT, "With %s %s it is %.2f.", every(), replaced(), trace.ablated()));
   }
 
   private void none() {
@@ -88,8 +87,11 @@ public final class TraceWords {
     say(
         Basis.INTERVENTION,
         trace.value() - trace.ablated(),
-        "%s.",
-        trace.verdict().substring(0, 1).toUpperCase(Locale.ROOT) + trace.verdict().substring(1));
+        String.format(
+            Locale.ROOT,
+            "%s.",
+            trace.verdict().substring(0, 1).toUpperCase(Locale.ROOT)
+                + trace.verdict().substring(1)));
     trace.effects().stream()
         .sorted(byEffect)
         .limit(STRONGEST)
@@ -101,25 +103,29 @@ public final class TraceWords {
     say(
         Basis.INTERVENTION,
         effect,
-        "With %s %s%s, it %s by %.2f.",
-        part.label(),
-        replaced(),
-        where,
-        effect <= 0 ? "falls" : "rises",
-        Math.abs(effect));
+        String.format(
+            Locale.ROOT,
+            "With %s %s%s, it %s by %.2f.",
+            part.label(),
+            replaced(),
+            where,
+            effect <= 0 ? "falls" : "rises",
+            Math.abs(effect)));
   }
 
   private void circuit(Circuit circuit) {
     say(
         Basis.INTERVENTION,
         circuit.kept(),
-        "With %s but %s %s it is %.2f: %s %.0f%% of the effect.",
-        every(),
-        names(circuit.members()),
-        replaced(),
-        circuit.value(),
-        circuit.members().size() == 1 ? "this one keeps" : "these keep",
-        100 * circuit.kept());
+        String.format(
+            Locale.ROOT,
+            "With %s but %s %s it is %.2f: %s %.0f%% of the effect.",
+            every(),
+            names(circuit.members()),
+            replaced(),
+            circuit.value(),
+            circuit.members().size() == 1 ? "this one keeps" : "these keep",
+            100 * circuit.kept()));
     List<Edge> named = named(circuit);
     named.forEach(this::edge);
     int others = circuit.edges().size() - named.size();
@@ -133,18 +139,24 @@ public final class TraceWords {
       say(
           Basis.INTERVENTION,
           most,
-          "With a member %s in one of %s alone, it changes by at most %.2f.",
-          replaced(),
-          Count.of(others, "other link"),
-          most);
+          String.format(
+              Locale.ROOT,
+              "With a member %s in one of %s alone, it changes by at most %.2f.",
+              replaced(),
+              Count.of(others, "other link"),
+              most));
     }
     say(
         Basis.INTERVENTION,
         circuit.edgesKept(),
-        "With all else %s, what they read from each other by %s alone keeps %.0f%% of the effect.",
-        replaced(),
-        circuit.edges().size() == 1 ? "this link" : "these " + circuit.edges().size() + " links",
-        100 * circuit.edgesKept());
+        String.format(
+            Locale.ROOT,
+            "With all else %s, what they read from each other by %s alone keeps %.0f%% of the effect.",
+            replaced(),
+            circuit.edges().size() == 1
+                ? "this link"
+                : "these " + circuit.edges().size() + " links",
+            100 * circuit.edgesKept()));
     for (Part part : circuit.members()) {
       trace.effects().stream()
           .filter(effect -> effect.part().equals(part))
@@ -177,10 +189,12 @@ public final class TraceWords {
       say(
           Basis.ATTENTION,
           place.weight(),
-          "There, %.0f%% of the attention of %s goes to %s.",
-          100 * place.weight(),
-          place.part().label(),
-          token(place.key()));
+          String.format(
+              Locale.ROOT,
+              "There, %.0f%% of the attention of %s goes to %s.",
+              100 * place.weight(),
+              place.part().label(),
+              token(place.key())));
     }
   }
 

@@ -18,16 +18,43 @@ import org.jspecify.annotations.Nullable;
  * it.
  */
 final class Experiment implements AutoCloseable {
-  /**
-   * What is asked, checked against a model.
-   *
-   * @param all tokens of the text
-   * @param ids those up to the token after which the model speaks
-   * @param target negative for the likeliest
-   * @param against of a difference of logits
-   * @param patch of a second text, as many as {@code ids}
-   */
-  record Question(int[] all, int[] ids, int target, OptionalInt against, Optional<int[]> patch) {
+  /** What is asked, checked against a model. */
+  static final class Question {
+    private final int[] all;
+    private final int[] ids;
+    private final int target;
+    private final OptionalInt against;
+    private final Optional<int[]> patch;
+
+    /**
+     * @param all tokens of the text
+     * @param ids those up to the token after which the model speaks
+     * @param target negative for the likeliest
+     * @param against of a difference of logits
+     * @param patch of a second text, as many as {@code ids}
+     */
+    private Question(int[] all, int[] ids, int target, OptionalInt against, Optional<int[]> patch) {
+      this.all = all;
+      this.ids = ids;
+      this.target = target;
+      this.against = against;
+      this.patch = patch;
+    }
+
+    /** The text; not to be changed. */
+    int[] all() {
+      return all;
+    }
+
+    /** What is read of it; not to be changed. */
+    int[] ids() {
+      return ids;
+    }
+
+    /** The second text. */
+    Optional<int[]> patch() {
+      return patch;
+    }
 
     /**
      * @throws IllegalArgumentException if the text has no such position, is longer than the

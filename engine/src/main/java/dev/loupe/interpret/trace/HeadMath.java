@@ -83,7 +83,13 @@ final class HeadMath {
   double[] project(double[] normed, int layer, int head, Via via) {
     float[] w = weight(layer, "attn.c_attn.weight"); // [C, 3 C]
     float[] bias = weight(layer, "attn.c_attn.bias");
-    int first = via.ordinal() * width + head * headDim;
+    int third = // of c_attn's outputs
+        switch (via) {
+          case QUERY -> 0;
+          case KEY -> 1;
+          default -> 2;
+        };
+    int first = third * width + head * headDim;
     int tokens = normed.length / width;
     double[] out = new double[tokens * headDim];
     for (int t = 0; t < tokens; t++) {

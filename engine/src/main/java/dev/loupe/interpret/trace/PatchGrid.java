@@ -12,6 +12,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CancellationException;
+import java.util.stream.Stream;
 
 /**
  * Activation patching (Meng et al., arXiv 2202.05262; Wang et al., arXiv 2211.00593), a cell at a
@@ -173,6 +174,8 @@ public record PatchGrid(
 
   /** Measures the cells. */
   private static final class Cells implements AutoCloseable {
+    private static final List<Site> INPUTS = List.of(Site.QUERY, Site.KEY, Site.VALUE);
+
     private final TraceListener listener;
     private final Gpt2Config config;
     private final Experiment experiment;
@@ -230,7 +233,7 @@ public record PatchGrid(
     private List<Cut> cuts(Row row) {
       int tokens = experiment.tokens();
       List<Cut> cuts = new ArrayList<>();
-      if (row.site.compareTo(Site.HEAD) > 0) {
+      if (INPUTS.contains(row.site)) {
         return inputs(row);
       }
       for (int t = first; t < tokens; t++) {
@@ -268,7 +271,7 @@ public record PatchGrid(
       double[][] usual = projected(clean, part);
       double[][] second = projected(other, part);
       double[] made = math.attend(usual[0], usual[1], usual[2], row.layer);
-      int which = row.site.ordinal() - Site.QUERY.ordinal();
+      int which = INPUTS.indexOf(row.site);
       List<Cut> cuts = new ArrayList<>();
       for (int t = first; t < experiment.tokens(); t++) {
         double[][] changed = usual.clone();
@@ -287,11 +290,9 @@ public record PatchGrid(
 
     private double[][] projected(Recording of, Part part) {
       double[] normed = math.norm(of.x[part.layer()], part.layer());
-      double[][] all = new double[3][];
-      for (Via via : List.of(Via.QUERY, Via.KEY, Via.VALUE)) {
-        all[via.ordinal()] = math.project(normed, part.layer(), part.head(), via);
-      }
-      return all;
+      return Stream.of(Via.QUERY, Via.KEY, Via.VALUE)
+          .map(via -> math.project(normed, part.layer(), part.head(), via))
+          .toArray(double[][]::new);
     }
 
     @Override

@@ -9,6 +9,7 @@ import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.TreeMap;
 
@@ -38,7 +39,19 @@ final class Paths {
   }
 
   /** What a head reads, [T, D] each, and what it makes of that. */
-  private record Inputs(double[] q, double[] k, double[] v, double[] made) {
+  private static final class Inputs {
+    private final double[] q;
+    private final double[] k;
+    private final double[] v;
+    private final double[] made;
+
+    Inputs(double[] q, double[] k, double[] v, double[] made) {
+      this.q = q;
+      this.k = k;
+      this.v = v;
+      this.made = made;
+    }
+
     double[] of(Via via) {
       return switch (via) {
         case QUERY -> q;
@@ -237,7 +250,7 @@ final class Paths {
   private static float[] read(float[] base, List<Part> from, Map<Part, float[]> added) {
     float[] all = base;
     for (Part part : from) {
-      all = sum(all, added.get(part), 1);
+      all = sum(all, Objects.requireNonNull(added.get(part)), 1);
     }
     return all;
   }

@@ -195,9 +195,8 @@ final class Tracer implements AutoCloseable {
   }
 
   private record Search(Optional<List<Part>> members, double kept, String verdict) {
-    static Search none(String why, Object... numbers) {
-      return new Search(
-          Optional.empty(), 0, "no small circuit: " + String.format(Locale.ROOT, why, numbers));
+    static Search none(String why) {
+      return new Search(Optional.empty(), 0, "no small circuit: " + why);
     }
   }
 
@@ -207,8 +206,13 @@ final class Tracer implements AutoCloseable {
     double total = experiment.value() - ablated;
     if (total < LEAST_TOTAL) {
       return Search.none(
-          "all %d parts together raise the %s by %.2f, which is less than %.1f",
-          candidates, experiment.quantity().words(), total, LEAST_TOTAL);
+          String.format(
+              Locale.ROOT,
+              "all %d parts together raise the %s by %.2f, which is less than %.1f",
+              candidates,
+              experiment.quantity().words(),
+              total,
+              LEAST_TOTAL));
     }
     CircuitSearch<Part> search =
         new CircuitSearch<>(
@@ -221,15 +225,24 @@ final class Tracer implements AutoCloseable {
         search.extend(grown, others, CircuitSearch.widest(request.most()));
     if (found.kept() < request.keep()) {
       return Search.none(
-          "the %s that do most alone keep %.0f%% of the effect, which is less than %.0f%%",
-          Count.of(found.members().size(), "part"), 100 * found.kept(), 100 * request.keep());
+          String.format(
+              Locale.ROOT,
+              "the %s that do most alone keep %.0f%% of the effect, which is less than %.0f%%",
+              Count.of(found.members().size(), "part"),
+              100 * found.kept(),
+              100 * request.keep()));
     }
     CircuitSearch.Found<Part> pruned = search.prune(found);
     int size = pruned.members().size();
     if (size > most) {
       return Search.none(
-          "%d of %d parts are needed to keep %.0f%% of the effect, which is more than %d",
-          size, candidates, 100 * request.keep(), most);
+          String.format(
+              Locale.ROOT,
+              "%d of %d parts are needed to keep %.0f%% of the effect, which is more than %d",
+              size,
+              candidates,
+              100 * request.keep(),
+              most));
     }
     return new Search(
         Optional.of(pruned.members().stream().sorted().toList()),

@@ -6,10 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import dev.loupe.Backend;
 import dev.loupe.Loupe;
 import dev.loupe.Options;
-import dev.loupe.generate.Prompt;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
@@ -31,7 +29,7 @@ class PlantedCircuitTest {
   void threeHeadsAreFound(int seed) throws Exception {
     PlantedModel planted = PlantedModel.in(folder, seed);
     try (Loupe loupe = open(planted)) {
-      TraceRequest request = TraceRequest.of(Prompt.ids(planted.ids())).target(planted.answer());
+      TraceRequest request = TraceRequest.of(planted.prompt()).target(planted.answer());
       for (boolean mlps : new boolean[] {false, true}) {
         Trace trace = loupe.trace(request.mlps(mlps));
         assertTrue(trace.value() > Math.log(0.9), "it says " + trace.value());
@@ -50,12 +48,12 @@ class PlantedCircuitTest {
   @ValueSource(ints = {31, 32, 33})
   void whatNothingWritesHasNoCircuit(int seed) throws Exception {
     PlantedModel planted = PlantedModel.in(folder, seed);
-    List<Integer> text = Arrays.stream(planted.ids()).boxed().toList();
+    List<Integer> text = planted.ids();
     int seen = 0;
     try (Loupe loupe = open(planted)) {
       for (int target = 0; target < 19; target++) {
         if (!text.contains(target)) {
-          TraceRequest request = TraceRequest.of(Prompt.ids(planted.ids())).target(target);
+          TraceRequest request = TraceRequest.of(planted.prompt()).target(target);
           Trace trace = loupe.trace(request);
           assertTrue(trace.circuit().isEmpty(), trace.verdict());
           assertTrue(trace.verdict().startsWith("no small circuit: all 15 parts"), trace.verdict());
@@ -71,7 +69,7 @@ class PlantedCircuitTest {
   @ValueSource(ints = {1, 9, 17})
   void aWrongEdgeIsRefused(int seed) throws Exception {
     PlantedModel planted = PlantedModel.in(folder, seed);
-    TraceRequest request = TraceRequest.of(Prompt.ids(planted.ids())).target(planted.answer());
+    TraceRequest request = TraceRequest.of(planted.prompt()).target(planted.answer());
     List<Part> members = planted.members();
     List<Circuit.Link> right = planted.links();
     try (Loupe loupe = open(planted)) {

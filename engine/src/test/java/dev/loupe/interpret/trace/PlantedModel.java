@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
+import dev.loupe.generate.Prompt;
 import dev.loupe.weights.RandomCheckpoint;
 import dev.loupe.weights.config.Activation;
 import dev.loupe.weights.config.Gpt2Config;
@@ -16,6 +17,7 @@ import java.nio.ByteOrder;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Optional;
@@ -32,7 +34,7 @@ import java.util.Random;
  * @param ids a text of different tokens, and one of them again
  * @param answer the token that followed it
  */
-record PlantedModel(Path folder, List<Part> members, int[] ids, int answer) {
+record PlantedModel(Path folder, List<Part> members, List<Integer> ids, int answer) {
   private static final int LAYERS = 3;
   private static final int HEADS = 5;
   private static final int D = 24;
@@ -46,6 +48,10 @@ record PlantedModel(Path folder, List<Part> members, int[] ids, int answer) {
   private static final int BEFORE = V + POSITIONS;
   private static final int FOUND = BEFORE + V;
   private static final int SAID = FOUND + V;
+
+  Prompt prompt() {
+    return Prompt.ids(ids.stream().mapToInt(Integer::intValue).toArray());
+  }
 
   static PlantedModel in(Path folder, long seed) throws IOException {
     Gpt2Config config =
@@ -95,7 +101,7 @@ record PlantedModel(Path folder, List<Part> members, int[] ids, int answer) {
       ids[t] = tokens.get(t);
     }
     ids[TEXT] = ids[again];
-    return new PlantedModel(folder, members, ids, ids[again + 1]);
+    return new PlantedModel(folder, members, Arrays.stream(ids).boxed().toList(), ids[again + 1]);
   }
 
   /** The paths of the circuit. */
