@@ -1,6 +1,10 @@
 package dev.loupe.attention;
 
+import java.util.Arrays;
+import java.util.Comparator;
 import java.util.Locale;
+import java.util.Optional;
+import java.util.function.ToDoubleFunction;
 
 /** What a head may be said to do, where one of its scores is above {@link #THRESHOLD}. */
 public enum HeadRole {
@@ -19,6 +23,13 @@ public enum HeadRole {
   HeadRole(String label, HeadScore score) {
     this.label = label;
     this.score = score;
+  }
+
+  /** What a head with these scores does most, if it does anything for more than the threshold. */
+  public static Optional<HeadRole> of(ToDoubleFunction<HeadScore> scores) {
+    return Arrays.stream(values())
+        .filter(role -> scores.applyAsDouble(role.score) > THRESHOLD)
+        .max(Comparator.comparingDouble(role -> scores.applyAsDouble(role.score)));
   }
 
   /** In plain words, e.g. {@code first token (sink)}. */

@@ -2,6 +2,7 @@ package dev.loupe.export;
 
 import com.google.gson.stream.JsonWriter;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.HeadRole;
 import dev.loupe.export.page.ContentPolicy;
 import dev.loupe.export.page.PageModules;
 import dev.loupe.export.page.Palette;
@@ -91,6 +92,7 @@ final class HeatMapPage {
       json.name("scale").value(colour == ColourScale.LINEAR ? "linear" : "sqrt");
       numbers(json.name("layers"), run.maps().layers());
       numbers(json.name("heads"), run.maps().heads());
+      roles(json.name("roles"), run);
       numbers(json.name("start"), strongestHead(run.maps()));
       json.name("scores").value(run.scores() != null);
       json.name("tokens").beginArray();
@@ -109,6 +111,19 @@ final class HeatMapPage {
       json.endObject();
     }
     return text.toString();
+  }
+
+  /** [layers][heads], in plain words; null for a head without a role. */
+  private static void roles(JsonWriter json, MappedRun run) throws IOException {
+    json.beginArray();
+    for (int layer : run.maps().layers()) {
+      json.beginArray();
+      for (int head : run.maps().heads()) {
+        json.value(run.role(layer, head).map(HeadRole::label).orElse(null));
+      }
+      json.endArray();
+    }
+    json.endArray();
   }
 
   private static void numbers(JsonWriter json, int... numbers) throws IOException {

@@ -1,11 +1,14 @@
 package dev.loupe.export;
 
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.HeadRole;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Token;
+import dev.loupe.interpret.HeadSurvey;
 import dev.loupe.model.ModelInfo;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
@@ -59,6 +62,11 @@ record MappedRun(
         scores,
         run.tokens().subList(slidOut, run.tokens().size()),
         Math.max(0, run.promptLength() - slidOut));
+  }
+
+  /** What a head does on this text, if the run kept scores of heads and they say so. */
+  Optional<HeadRole> role(int layer, int head) {
+    return run.headStatistics().flatMap(scores -> HeadSurvey.role(scores, layer, head));
   }
 
   ModelInfo model() {

@@ -15,7 +15,6 @@ import dev.loupe.weights.config.Gpt2Config;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
-import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
 import java.util.Random;
@@ -205,8 +204,16 @@ public record HeadSurvey(
 
   /** What a head does most, if it does anything for more than {@link HeadRole#THRESHOLD}. */
   public Optional<HeadRole> role(int layer, int head) {
-    return Arrays.stream(HeadRole.values())
-        .filter(role -> score(role.score(), layer, head) > HeadRole.THRESHOLD)
-        .max(Comparator.comparingDouble(role -> score(role.score(), layer, head)));
+    return HeadRole.of(score -> score(score, layer, head));
+  }
+
+  /**
+   * What a head does most by its scores on one text alone; nothing where the text has fewer than
+   * {@link #SHORTEST_TEXT} tokens.
+   */
+  public static Optional<HeadRole> role(HeadStatistics onText, int layer, int head) {
+    return onText.tokens() < SHORTEST_TEXT
+        ? Optional.empty()
+        : HeadRole.of(score -> onText.score(score, layer, head));
   }
 }

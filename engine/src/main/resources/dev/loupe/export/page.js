@@ -1,10 +1,10 @@
 // The map page: one run, its maps as blocks of the page, and one selection that drives every view.
-import { drawLabels, widestLabel } from './axes.js';
+import { axisLabel, drawLabels, ink, labelFont, widestLabel } from './axes.js';
 import { colourAt, css, dress, fill, inkOn, pixel, position } from './colour.js';
 import { element } from './dom.js';
 import { drawMarks, hatch } from './marks.js';
 import { drawRamp } from './ramp.js';
-import { exact, headName, label, largestKeys, minus, sentenceParts, short } from './spelling.js';
+import { brief, exact, headName, label, largestKeys, minus, sentenceParts, short } from './spelling.js';
 
 const $ = id => document.getElementById(id);
 const run = JSON.parse($('run').textContent);
@@ -15,7 +15,7 @@ const dark = matchMedia('(prefers-color-scheme: dark)');
 
 // One selection drives every view. key -1 is whatever the query reads most.
 const state = { layer: run.start[0], head: run.start[1], query: T - 1, key: -1,
-  scale: run.scale, kind: 'weights', ignoreFirst: false };
+  scale: run.scale, kind: 'weights', ignoreFirst: false, lines: false };
 let hover = null; // {query, key} under the pointer, shown but not selected
 const view = { side: 0, size: 0, pool: 1, row: 0, column: 0, left: 0, top: 0, bottom: 0, rows: 0, columns: 0, zoomed: false };
 
@@ -50,6 +50,8 @@ const colourOf = w => colourAt(position(w, false, state.scale));
 
 const name = i => `${label(run.tokens[i])} ${i}`;
 const headTitle = (l = state.layer, h = state.head) => headName(run.layers[l], run.heads[h]);
+/** With what the head does on this text, where that is known. */
+const headWords = (l = state.layer, h = state.head) => headTitle(l, h) + (run.roles[l][h] ? `, ${run.roles[l][h]}` : '');
 function tokenWords(i) {
   const words = document.createDocumentFragment();
   words.append(element('bdi', '', label(run.tokens[i])), ` ${i}`);
@@ -134,8 +136,8 @@ function buildThumbs() {
     for (let h = 0; h < H; h++) {
       const button = element('button');
       button.type = 'button';
-      button.title = `head ${headTitle(l, h)}`;
-      button.setAttribute('aria-label', `head ${headTitle(l, h)}`);
+      button.title = `head ${headWords(l, h)}`;
+      button.setAttribute('aria-label', `head ${headWords(l, h)}`);
       button.addEventListener('click', () => select({ layer: l, head: h }));
       const canvas = element('canvas');
       canvas.width = canvas.height = Math.ceil(T / Math.ceil(T / 64));
@@ -290,6 +292,69 @@ function drawLegend() {
   $('legend-text').textContent = parts.join(' ');
 }
 
+// ---- lines: queries on the left, the keys that they read on the right; width is weight
+
+const ROW = 22, PER_ROW = 8, LEAST = 0.02; // CSS pixels of a token; the lines of a row, and the least weight of one
+const margin = () => Math.min(150, $('lines').clientWidth * 0.28);
+const lineKeys = (query, row) => most(query, PER_ROW).filter(key => row[key] >= LEAST);
+/** Draws what is in view of the box, in which a canvas stays while the box scrolls: T is not bounded, a canvas is. */
+function drawLines(query, key) {
+  const box = $('lines'), d = ratio();
+  box.style.height = `${Math.min(T * ROW, Math.max(320, innerHeight - 170)) + 2}px`; // with its border
+  $('lines-space').style.height = `${T * ROW}px`;
+  const width = box.clientWidth, height = box.clientHeight, top = box.scrollTop, side = margin();
+  $('threads').style.height = `${height}px`;
+  $('threads').width = Math.round(width * d);
+  $('threads').height = Math.round(height * d);
+  const g = $('threads').getContext('2d'), from = Math.floor(top / ROW), to = Math.min(T, Math.ceil((top + height) / ROW));
+  const yOf = token => ((token + 0.5) * ROW - top) * d, left = (side + 6) * d, right = (width - side - 6) * d;
+  const line = (q, k, w, colour, alpha) => {
+    const bend = (right - left) * 0.4;
+    g.strokeStyle = colour;
+    g.globalAlpha = alpha;
+    g.lineWidth = Math.max(1, 6 * Math.min(1, w)) * d;
+    g.beginPath();
+    g.moveTo(left, yOf(q));
+    g.bezierCurveTo(left + bend, yOf(q), right - bend, yOf(k), right, yOf(k));
+    g.stroke();
+  };
+  for (let q = from; q < to; q++) {
+    const row = rowOf(q);
+    if (q !== query) for (const k of lineKeys(q, row)) line(q, k, row[k], css('--muted'), 0.3);
+  }
+  const chosen = rowOf(query), keys = lineKeys(query, chosen);
+  for (const k of keys) line(query, k, chosen[k], css('--accent'), 0.9);
+  g.globalAlpha = 1;
+  labelFont(g, d);
+  const words = (token, x, marked) => {
+    g.fillStyle = marked ? css('--accent') : ink(run, token);
+    g.fillText(axisLabel(g, run, token, side * d), x, yOf(token));
+  };
+  for (let token = from; token < to; token++) {
+    g.textAlign = 'right';
+    words(token, side * d, token === query);
+    g.textAlign = 'left';
+    words(token, (width - side) * d, token === key);
+  }
+  const first = state.ignoreFirst && query > 0 ? 1 : 0, sum = of => of.reduce((total, k) => total + chosen[k], 0);
+  const all = sum(Array.from(chosen.keys()).slice(first));
+  $('lines-text').textContent = `Left: queries, the tokens that read; right: the keys they read. Width is weight: the ${PER_ROW} largest of a row from ${LEAST}. `
+    + `Not drawn: ${brief(all > 0 ? Math.max(0, 1 - sum(keys) / all) : 0)} of what the selected row reads.`;
+}
+/** The query at the left, or the key of the selected query at the right. */
+function lineAt(e) {
+  const bounds = $('lines').getBoundingClientRect(), x = e.clientX - bounds.left;
+  const token = Math.floor((e.clientY - bounds.top - 1 + $('lines').scrollTop) / ROW);
+  if (token < 0 || token >= T) return null;
+  if (x < margin()) return { query: token, key: -1 };
+  return x > bounds.width - margin() && token <= state.query ? { query: state.query, key: token } : null;
+}
+function revealLine() {
+  const box = $('lines'), y = state.query * ROW;
+  if (y < box.scrollTop) box.scrollTop = y;
+  if (y + ROW > box.scrollTop + box.clientHeight) box.scrollTop = y + ROW - box.clientHeight;
+}
+
 // ---- inspector
 
 function drawInspector(query, key) {
@@ -350,19 +415,20 @@ function paint() {
   frame = 0;
   const { query, key } = hover ?? state;
   const k = key < 0 ? most(query, 1)[0] : key;
-  if (cellsDirty) {
+  if (state.lines) drawLines(query, k);
+  else if (cellsDirty) {
     drawCells();
     drawLegend();
     cellsDirty = false;
   }
-  drawMarks($('marks'), plot(), run, { query, key: k }, ratio());
+  if (!state.lines) drawMarks($('marks'), plot(), run, { query, key: k }, ratio());
   drawRibbon(query, key);
   drawInspector(query, key);
   drawReadout(query, k);
 }
 /** For a new size: at once, as a resized canvas is blank until it is painted. */
 function resized() {
-  layout();
+  if (!state.lines) layout();
   cellsDirty = true;
   paint();
 }
@@ -371,6 +437,7 @@ function speak() {
   clearTimeout(speaking);
   const words = spoken(sentence(state.query, state.key));
   $('map').setAttribute('aria-label', `Attention map of head ${headTitle()}. ${words}`);
+  $('lines').setAttribute('aria-label', `Attention lines of head ${headTitle()}. ${words}`);
   speaking = setTimeout(() => { $('live').textContent = words; }, 500);
 }
 function preview(what) {
@@ -381,8 +448,12 @@ function preview(what) {
 function select(change) {
   Object.assign(state, change);
   hover = null;
+  for (const id of ['lines', 'lines-text']) $(id).hidden = !state.lines;
+  for (const id of ['map', 'legend', 'zoom']) $(id).hidden = state.lines;
+  $('shape').textContent = state.lines ? 'Map' : 'Lines';
+  if (change.lines === false) resized(); // it had no size while it was hidden
   revealCell(state.query, shownKey());
-  $('head-name').textContent = `Head ${headTitle()}`;
+  $('head-name').textContent = `Head ${headWords()}`;
   $('scale').textContent = `Colour: ${state.scale === 'sqrt' ? '√ weight' : 'weight'}`;
   $('scale').setAttribute('aria-label', `Colour shows ${state.scale === 'sqrt' ? 'the square root of the weight' : 'the weight'}: change`);
   $('scale').disabled = state.kind === 'scores';
@@ -392,10 +463,14 @@ function select(change) {
   markThumbs();
   revealToken();
   draw();
+  if (state.lines) {
+    paint(); // gives the box its size, which the scroll goes by
+    revealLine();
+  }
   speak();
   const key = state.key < 0 ? '' : `&key=${state.key}`;
   try {
-    history.replaceState(null, '', `#layer=${run.layers[state.layer]}&head=${run.heads[state.head]}&query=${state.query}${key}`);
+    history.replaceState(null, '', `#layer=${run.layers[state.layer]}&head=${run.heads[state.head]}&query=${state.query}${key}${state.lines ? '&view=lines' : ''}`);
   } catch { /* some viewers forbid it; the page works without */ }
 }
 
@@ -455,15 +530,25 @@ function listen() {
   $('in').addEventListener('click', () => zoom(true));
   $('out').addEventListener('click', () => zoom(false));
   $('fit').addEventListener('click', () => { view.zoomed = false; resized(); });
+  const lines = $('lines');
+  lines.addEventListener('scroll', () => draw(false), { passive: true });
+  lines.addEventListener('pointermove', e => { if (e.pointerType === 'mouse') preview(lineAt(e)); });
+  lines.addEventListener('pointerleave', () => preview(null));
+  lines.addEventListener('click', e => {
+    const at = lineAt(e);
+    if (at) select(at);
+  });
+  $('shape').addEventListener('click', () => select({ lines: !state.lines }));
   $('scale').addEventListener('click', () => select({ scale: state.scale === 'sqrt' ? 'linear' : 'sqrt' }));
   $('first').addEventListener('click', () => select({ ignoreFirst: !state.ignoreFirst }));
   $('kind').addEventListener('click', () => select({ kind: state.kind === 'scores' ? 'weights' : 'scores' }));
   $('kind').hidden = !run.scores;
+  new ResizeObserver(() => { if (state.lines) draw(false); }).observe(lines);
   document.addEventListener('keydown', key);
   dark.addEventListener('change', () => { theme(); drawThumbs(); draw(); });
   let width = map.clientWidth;
   new ResizeObserver(() => {
-    if (map.clientWidth !== width) resized();
+    if (map.clientWidth !== width && map.clientWidth) resized();
     width = map.clientWidth;
   }).observe(map);
   addEventListener('resize', resized);
@@ -496,6 +581,7 @@ function asked() {
   if (layer !== null) change.layer = run.layers.indexOf(layer);
   if (head !== null) change.head = run.heads.indexOf(head);
   change.query = number('query', n => n >= 0 && n < T) ?? state.query;
+  change.lines = ask.get('view') === 'lines';
   change.key = number('key', n => n >= 0 && n <= change.query) ?? -1;
   return change;
 }

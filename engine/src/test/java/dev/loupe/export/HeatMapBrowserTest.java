@@ -19,6 +19,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.openqa.selenium.Keys;
 
@@ -112,10 +113,41 @@ class HeatMapBrowserTest {
     browser.await("scores", () -> browser.text("#legend-text").contains("before the softmax"));
   }
 
+  @Test
+  void linesGoFromTheSelectedQueryToWhatItReads() throws Exception {
+    Path file = dir.resolve("lines.html");
+    AttentionFormat.HTML.write(Runs.previousToken(65), file);
+    browser.size(1280, 900).theme("light");
+    browser.driver().get("about:blank");
+    browser.driver().get(file.toUri() + "#layer=2&head=3&query=40");
+    browser.await("the head's role", () -> browser.text("#head-name").contains("2.3, previous"));
+    browser.click("Lines");
+    browser.await("lines", () -> browser.text("#lines-text").contains("Not drawn: 0.00"));
+    assertTrue(browser.text("#sentence").contains("looks most at"), browser.text("#sentence"));
+    assertTrue(script("return location.hash").toString().endsWith("&view=lines"));
+    String accent =
+        """
+        const canvas = document.getElementById('threads'), g = canvas.getContext('2d');
+        const d = devicePixelRatio, top = document.getElementById('lines').scrollTop;
+        const middle = Math.round(canvas.width / 2);
+        const y = Math.round((40 * 22 - top) * d); // halfway from row 40 to key 39
+        const at = y => [...g.getImageData(middle, y, 1, 1).data].join(' ');
+        return [at(y), at(y - 44 * d)].join(',');
+        """;
+    String[] colours = script(accent).toString().split(",", -1);
+    assertTrue(!colours[0].endsWith(" 0"), "a line from 40 to 39: " + colours[0]);
+    assertTrue(!colours[0].equals(colours[1]), "the selected line looks otherwise: " + colours[0]);
+    browser.keys(Keys.ARROW_UP);
+    browser.await("a new selection", () -> script("return location.hash").toString().contains("39"));
+    browser.await("another colour", () -> !script(accent).toString().startsWith(colours[0] + ","));
+    browser.click("Map");
+    browser.await("the map", () -> browser.text("#legend-text").startsWith("Colour"));
+  }
+
   @ParameterizedTest
-  @ValueSource(ints = {400, 1280, 1920})
-  void nothingSticksOut(int width) throws Exception {
-    open(width, "light", "");
+  @CsvSource({"400, ''", "1280, ''", "1920, ''", "400, #view=lines", "1920, #view=lines"})
+  void nothingSticksOut(int width, String fragment) throws Exception {
+    open(width, "light", fragment);
     assertEquals(
         0L,
         script(

@@ -163,6 +163,16 @@ class HeatMapPageTest {
   }
 
   @Test
+  void rolesGoByTheScoresOnThisText() throws IOException {
+    String block = block(page(Runs.previousToken(33)), "id=\"run\"");
+    JsonObject json = JsonParser.parseString(block).getAsJsonObject();
+    assertEquals("[[null,\"previous token\"]]", json.get("roles").toString());
+    String shorter = block(page(Runs.previousToken(31)), "id=\"run\"");
+    assertEquals(
+        "[[null,null]]", JsonParser.parseString(shorter).getAsJsonObject().get("roles").toString());
+  }
+
+  @Test
   void oneTokenIsEnough() throws IOException {
     Generation run = Runs.random(new int[] {5}, new int[] {2}, 1, false, "a");
     assertMaps(page(run), "weights", run.attention());

@@ -5,6 +5,7 @@ import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
 import dev.loupe.Checkout;
 import dev.loupe.attention.AttentionMaps;
+import dev.loupe.attention.HeadStatistics;
 import dev.loupe.generate.Generation;
 import dev.loupe.generate.Token;
 import dev.loupe.model.ModelInfo;
@@ -20,10 +21,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.IntStream;
 import java.util.Random;
 
 /** Runs to export: made-up ones, and the golden ones of the demo model. */
@@ -111,6 +114,39 @@ public final class Runs {
         Optional.empty(),
         Optional.empty(),
         new Generation.Timing(12.5, promptLength, 30, tokens.size() - promptLength));
+  }
+
+  /** Head 2.3 reads the token before, head 2.0 all alike; with the scores of both. */
+  static Generation previousToken(int tokens) {
+    AttentionMaps maps = AttentionMaps.allocate(new int[] {2}, new int[] {0, 3}, tokens);
+    HeadStatistics scores = HeadStatistics.ofText(maps.layers(), maps.heads(), false);
+    scores.tokens(IntStream.range(0, tokens).toArray());
+    for (int query = 0; query < tokens; query++) {
+      float[] previous = new float[query + 1];
+      previous[Math.max(0, query - 1)] = 1;
+      float[] even = new float[query + 1];
+      Arrays.fill(even, 1f / (query + 1));
+      maps.put(2, 0, query, even);
+      maps.put(2, 3, query, previous);
+      scores.row(2, 0, 0, query, even);
+      scores.row(2, 3, 0, query, previous);
+    }
+    Generation plain = Runs.run(Runs.tokens(2, Runs.labels(tokens)), 2, maps, Optional.empty());
+    return new Generation(
+            plain.model(),
+            plain.sampling(),
+            plain.sample(),
+            plain.text(),
+            plain.promptLength(),
+            plain.tokens(),
+            plain.finish(),
+            plain.cropped(),
+            plain.maps(),
+            plain.scores(),
+            plain.statistics(),
+            Optional.of(scores),
+            plain.rollout(),
+            plain.timing());
   }
 
   /** A run of the demo model from the golden values, all of it prompt but the last third. */

@@ -223,6 +223,9 @@ final class AttentionOutput implements AutoCloseable {
       selection = valueNorms ? selection.withValueNorms() : selection;
       selection = rollout ? selection.withRollout() : selection;
     }
+    if (files.stream().anyMatch(file -> AttentionFormat.of(file) == AttentionFormat.HTML)) {
+      selection = selection.withHeadStatistics(); // the page names what heads do
+    }
     return scores ? selection.withScores() : selection;
   }
 
