@@ -77,6 +77,11 @@ public final class OpenModel {
     if (selection.filter(each -> each.keeps(Part.VALUE_NORMS)).isEmpty()) {
       return null;
     }
+    return valueNorms();
+  }
+
+  /** The norms of the model's values, computed once. */
+  public synchronized ValueNorms valueNorms() {
     if (valueNorms == null) {
       valueNorms = new ValueNorms(checkpoint);
     }

@@ -1,5 +1,6 @@
 package dev.loupe.interpret;
 
+import dev.loupe.attention.ValueNorms;
 import dev.loupe.generate.OpenModel;
 import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.ReadRequest;
@@ -24,6 +25,7 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CancellationException;
+import java.util.stream.IntStream;
 
 /**
  * A text that was read in one pass, and of every layer what its attention worked on: queries, keys,
@@ -56,11 +58,14 @@ public final class ActivationCache implements AutoCloseable {
   private final List<Token> tokens;
   private final int promptLength;
   private final ModelInfo info;
+  private final OpenModel open;
+  private final DerivedMaps derived;
   private int first = -1; // row of the text that the first row of logits is of
 
   private ActivationCache(
       OpenModel open, Transformer model, ReadRequest request, int logprobs, int[] ids) {
     this.model = model;
+    this.open = open;
     Tokenizer tokenizer = open.tokenizer();
     info = open.info();
     config = model.config();
@@ -84,6 +89,7 @@ public final class ActivationCache implements AutoCloseable {
           logprobs < 0
               ? Token.of(tokenizer, request.prompt(), ids)
               : Token.of(tokenizer, request.prompt(), ids, logprobs, this::logits);
+      derived = new DerivedMaps(this);
     } catch (Throwable e) {
       arena.close();
       throw e;
@@ -178,11 +184,15 @@ public final class ActivationCache implements AutoCloseable {
     return mask == Mask.CAUSAL ? query + 1 : tokens.size();
   }
 
-  /** Bytes that it holds, about: five rows of the width for each token and layer. */
+  /**
+   * Bytes that it holds, about: five rows of the width for each token and layer, and what rollout
+   * and norms of values take once somebody asks for them.
+   */
   public long bytes() {
-    return (long) Float.BYTES
-        * tokens.size()
-        * (5L * config.nEmbd() * config.nLayer() + config.nEmbd());
+    long t = tokens.size();
+    long derived = config.nLayer() * (t * (t + 1) / 2 + t * config.nHead());
+    return Float.BYTES
+        * (t * (5L * config.nEmbd() * config.nLayer() + config.nEmbd()) + derived);
   }
 
   /**
@@ -246,6 +256,40 @@ public final class ActivationCache implements AutoCloseable {
         sink.row(heads[i / rows], query, weights);
       }
     }
+  }
+
+  /**
+   * Likewise, of maps of a kind. Rollout has one map a layer, which comes as that of head 0.
+   *
+   * @throws IllegalArgumentException also if rollout is asked for where all tokens read all, or
+   *     value-weighted maps where the model's heads are cut otherwise than its weights say
+   */
+  public void rebuild(
+      MapKind kind, int layer, int[] heads, int from, int to, AttentionRowConsumer sink) {
+    requireHere(layer, heads, from, to);
+    switch (kind) {
+      case WEIGHTS -> rebuild(layer, heads, from, to, sink);
+      case VALUE_WEIGHTED -> {
+        if (heads() != open.config().nHead()) {
+          throw new IllegalArgumentException(
+              "value-weighted maps need the model's own %d heads, and this run has %d"
+                  .formatted(open.config().nHead(), heads()));
+        }
+        derived.valueWeighted(layer, heads, from, to, this::norms, sink);
+      }
+      case ROLLOUT -> {
+        if (mask != Mask.CAUSAL) {
+          throw new IllegalArgumentException("rollout needs a run with the causal mask");
+        }
+        derived.rollout(layer, from, to, sink);
+      }
+    }
+  }
+
+  private void norms(int layer, ValueNorms.Listener listener) {
+    List<Integer> all = IntStream.range(0, heads()).boxed().toList();
+    ValueNorms norms = open.onFiles(open::valueNorms);
+    norms.observe(model.ops(), attentions.get(layer), 0, tokens.size(), all, listener);
   }
 
   private void requireHere(int layer, int[] heads, int from, int to) {

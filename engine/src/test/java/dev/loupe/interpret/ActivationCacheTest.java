@@ -100,7 +100,9 @@ class ActivationCacheTest {
       assertArrayEquals(written.attention().row(5, 1, 40), cache.row(5, 1, 40));
       assertEquals(6, cache.layers());
       assertEquals(3, cache.heads());
-      assertEquals(4L * ids.length * (5 * 192 * 6 + 192), cache.bytes());
+      int t = ids.length;
+      long derived = 6L * (t * (t + 1) / 2 + 3 * t); // rollout, norms of values
+      assertEquals(4 * (t * (5L * 192 * 6 + 192) + derived), cache.bytes());
     }
     Generation read = loupe.run(GenerateRequest.of(again).logprobs(3).tokens(0)).getFirst();
     assertEquals(written.tokens(), read.tokens());

@@ -59,6 +59,33 @@ class PageUseTest extends PageInBrowser {
     }
   }
 
+  @Test
+  void theMapShowsValueWeightedAndRolloutToo() throws Exception {
+    write("To be or not to be, to be or not", 10, 1);
+    browser.script("m.update({layer: 5, head: 2, query: 11, key: 4})");
+    browser.settled();
+    int[][] weights = canvas();
+    browser.click("Value-weighted");
+    browser.await("other pixels", () -> !Arrays.deepEquals(weights, canvas()));
+    browser.await("the unit", () -> browser.text(".map-foot").contains("|weight × value × W_O|"));
+    browser.await("a number", () -> browser.text(".readout").contains("norms of values, "));
+    browser.click("Rollout");
+    browser.until("the address", "location.hash.includes('o=rollout')");
+    browser.await("the unit", () -> browser.text(".map-foot").contains("attention rollout up to"));
+    browser.settled();
+    int[][] rollout = canvas();
+    browser.script("m.update({head: 1})");
+    browser.settled();
+    assertTrue(Arrays.deepEquals(rollout, canvas()), "one map for all heads of a layer");
+    String link = browser.words("location.href");
+    browser.driver().get("about:blank");
+    browser.go(link);
+    browser.await("the link's map", () -> Arrays.deepEquals(rollout, canvas()));
+    browser.click("Weights");
+    browser.until("the address", "!location.hash.includes('o=')");
+    assertEquals(List.of(), browser.complaints());
+  }
+
   private static int[][] canvas() {
     List<Number> numbers =
         browser.numbers(

@@ -138,7 +138,9 @@ class WorkbenchTest extends WorkbenchFixture {
           /rows?q=x         | q is not a whole number
           /rows?l=6         | l is not a whole number from 0 to 5
           /rows?h=3         | h is not a whole number from 0 to 2
+          /rows?of=all      | weights, values, rollout
           /tile?by=0        | by is not
+          /tile?of=norms    | weights, values, rollout
           /tile?r=9         | r is not a range
           /tile?r=9-3       | nothing of r
           /tile?c=900-901   | nothing of c

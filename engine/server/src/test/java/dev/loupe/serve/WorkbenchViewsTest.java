@@ -3,6 +3,7 @@ package dev.loupe.serve;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.gson.JsonArray;
@@ -30,6 +31,7 @@ import dev.loupe.ops.Mask;
 import java.io.InputStream;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
+import java.util.Arrays;
 import java.util.Locale;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -58,6 +60,28 @@ class WorkbenchViewsTest extends WorkbenchFixture {
     assertArrayEquals(lone.attention().row(5, 1, 9), floats("%s/rows?q=9&l=5&h=1".formatted(id)));
     assertEquals(3 * 10, floats("%s/rows?q=9&l=5".formatted(id)).length);
     assertEquals(6 * 10, floats("%s/rows?q=9&h=2".formatted(id)).length);
+  }
+
+  @Test
+  void derivedMapsAreTheLibrarysAndTilesShowTheirRows() {
+    for (String of : new String[] {"values", "rollout"}) {
+      float[] row = floats("%s/rows?q=9&l=5&h=1&of=%s".formatted(id, of));
+      assertEquals(10, row.length);
+      double sum = 0;
+      byte[] tile = bytes("%s/tile?l=5&h=1&r=9-10&c=0-10&of=%s".formatted(id, of));
+      for (int key = 0; key < 10; key++) {
+        sum += row[key];
+        assertEquals(Math.round(255 * Math.sqrt(row[key])), tile[key] & 255, of);
+      }
+      assertEquals(1, sum, 1e-5, of);
+      assertFalse(Arrays.equals(lone.attention().row(5, 1, 9), row), of);
+    }
+    assertArrayEquals(
+        floats("%s/rows?q=9&l=5&h=1&of=values".formatted(id)),
+        Arrays.copyOfRange(floats("%s/rows?q=9&l=5&of=values".formatted(id)), 10, 20));
+    assertEquals(6 * 10, floats("%s/rows?q=9&of=rollout".formatted(id)).length); // one map a layer
+    assertArrayEquals(
+        lone.attention().row(5, 1, 9), floats("%s/rows?q=9&l=5&h=1&of=weights".formatted(id)));
   }
 
   /** The largest weight of the rows and keys of a pixel, by looking at each. */
@@ -254,6 +278,10 @@ class WorkbenchViewsTest extends WorkbenchFixture {
       assertArrayEquals(cache.row(5, 0, 3), floats(full + "/rows?q=3&l=5&h=0"));
     }
     served.get("/api/runs/%s/stats".formatted(full)).refused(400, "causal mask");
+    served.get("/api/runs/%s/tile?of=rollout".formatted(full)).refused(400, "causal mask");
+    assertEquals(lone.tokens().size(), floats(full + "/rows?q=3&l=0&h=0&of=values").length);
+    String cut = again(", \"n_head\": 6");
+    served.get("/api/runs/%s/rows?of=values".formatted(cut)).refused(400, "own 3 heads");
     served.get("/api/runs/%s/export?as=csv".formatted(full)).refused(400, "causal mask");
     served.get("/api/runs/%s/lens".formatted(full)).refused(400, "as it is");
   }

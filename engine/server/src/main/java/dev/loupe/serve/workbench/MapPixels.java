@@ -1,6 +1,7 @@
 package dev.loupe.serve.workbench;
 
 import dev.loupe.interpret.ActivationCache;
+import dev.loupe.interpret.MapKind;
 import java.util.Arrays;
 
 /**
@@ -12,7 +13,15 @@ final class MapPixels {
   static final int MOST = 1 << 16;
 
   /** Of a map. Ends are exclusive. */
-  record Part(int layer, int head, int fromQuery, int toQuery, int fromKey, int toKey, int by) {
+  record Part(
+      MapKind kind,
+      int layer,
+      int head,
+      int fromQuery,
+      int toQuery,
+      int fromKey,
+      int toKey,
+      int by) {
     int rows() {
       return Math.ceilDiv(toQuery - fromQuery, by);
     }
@@ -87,6 +96,7 @@ final class MapPixels {
 
   private static void rows(ActivationCache cache, Part part, Weights weights) {
     cache.rebuild(
+        part.kind,
         part.layer,
         new int[] {part.head},
         part.fromQuery,

@@ -1,5 +1,6 @@
 package dev.loupe.serve.workbench;
 
+import dev.loupe.interpret.MapKind;
 import dev.loupe.serve.http.ApiException;
 import dev.loupe.serve.http.Request;
 import java.util.List;
@@ -65,6 +66,15 @@ record Query(Request request) {
           name, null, "%s is not one of %s".formatted(name, String.join(", ", words)));
     }
     return value;
+  }
+
+  /** Which maps are meant: attention, without the parameter. */
+  MapKind kind() {
+    return switch (choice("of", "weights", "weights", "values", "rollout")) {
+      case "values" -> MapKind.VALUE_WEIGHTED;
+      case "rollout" -> MapKind.ROLLOUT;
+      default -> MapKind.WEIGHTS;
+    };
   }
 
   /** Two numbers with a dash between them; null if there is no such parameter. */

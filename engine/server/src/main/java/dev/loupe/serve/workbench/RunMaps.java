@@ -1,6 +1,7 @@
 package dev.loupe.serve.workbench;
 
 import dev.loupe.interpret.ActivationCache;
+import dev.loupe.interpret.MapKind;
 import dev.loupe.serve.http.ApiException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -34,6 +35,7 @@ final class RunMaps {
     int[] keys = query.range("c", tokens);
     MapPixels.Part part =
         new MapPixels.Part(
+            query.kind(),
             query.number("l", 0, 0, cache.layers() - 1),
             query.number("h", 0, 0, cache.heads() - 1),
             queries[0],
@@ -54,13 +56,15 @@ final class RunMaps {
         : MapPixels.difference(cache, all.run(minus).cache(), part);
   }
 
-  /** [layers][heads][keys] of one query, those that are asked for. */
+  /** [layers][heads][keys] of one query, those that are asked for; rollout has one head. */
   static byte[] rows(ActivationCache cache, Query query) {
     int at = query.number("q", cache.tokens().size() - 1, 0, cache.tokens().size() - 1);
     int layer = query.number("l", -1, 0, cache.layers() - 1);
     int head = query.number("h", -1, 0, cache.heads() - 1);
-    int[] heads = head < 0 ? new int[cache.heads()] : new int[] {head};
-    if (head < 0) {
+    MapKind kind = query.kind();
+    boolean one = kind == MapKind.ROLLOUT;
+    int[] heads = head < 0 && !one ? new int[cache.heads()] : new int[] {one ? 0 : head};
+    if (heads.length > 1) {
       Arrays.setAll(heads, h -> h);
     }
     int first = Math.max(0, layer);
@@ -71,6 +75,7 @@ final class RunMaps {
             .order(ByteOrder.LITTLE_ENDIAN);
     for (int l = first; l < end; l++) {
       cache.rebuild(
+          kind,
           l,
           heads,
           at,

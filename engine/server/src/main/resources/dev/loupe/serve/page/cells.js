@@ -2,15 +2,15 @@
 // their mean and never one of them by chance, so that no peak is lost at any zoom.
 import { RANKS } from './bytes.js';
 import { css, pixel as pixelOf } from './colour.js';
-import { SIDE, cached, failed } from './tiles.js';
+import { SIDE, cached, failed, ofKind } from './tiles.js';
 
 /** Tokens along a side of a tile's cell where a token takes `scale` pixels: cells of a pixel at most. */
 export const level = scale => scale >= 1 ? 1 : 2 ** Math.floor(Math.log2(1 / scale));
 
 /** The path of a tile; `shift` keys are left out at the left. Ends are clipped, so that a tile has one path. */
-function tilePath({ run, base, layer, head, shift }, by, i, j) {
+function tilePath({ run, base, layer, head, shift, kind }, by, i, j) {
   const T = run.tokens.length, r = i * SIDE * by, c = shift + j * SIDE * by;
-  return `/api/runs/${run.id}/tile?l=${layer}&h=${head}&r=${r}-${Math.min(T, r + SIDE * by)}&c=${c}-${Math.min(T, c + SIDE * by)}&by=${by}`
+  return `/api/runs/${run.id}/tile?l=${layer}&h=${head}&r=${r}-${Math.min(T, r + SIDE * by)}&c=${c}-${Math.min(T, c + SIDE * by)}&by=${by}${ofKind(kind)}`
     + (base ? `&minus=${base.id}` : '');
 }
 

@@ -4,13 +4,13 @@ import { axes, axisLabel, ink, labelFont, widestLabel } from './axes.js';
 import { level, paintCells, tilesIn } from './cells.js';
 import { css, stopsOf } from './colour.js';
 import { report, save, take } from './files.js';
-import { scaleWords, ticks } from './legend.js';
+import { KINDS, scaleWords, ticks } from './legend.js';
 import { mapColours, source, view } from './map.js';
 import { shown } from './selection.js';
 import { snapshot } from './snapshot.js';
 import { headName } from './spelling.js';
 import { state, subscribe } from './state.js';
-import { fetchAll } from './tiles.js';
+import { fetchAll, mapKind } from './tiles.js';
 import { tracePage } from './trace.js';
 import { sentence } from './words.js';
 
@@ -27,7 +27,7 @@ export function mount(element) {
     close();
     root.querySelector('summary').focus();
   });
-  subscribe((_, names) => { if (['run', 'info', 'layer', 'head', 'base'].some(name => names.has(name)) || menu()?.open) draw(); });
+  subscribe((_, names) => { if (['run', 'info', 'layer', 'head', 'base', 'of'].some(name => names.has(name)) || menu()?.open) draw(); });
 }
 
 const menu = () => root.querySelector('details');
@@ -46,9 +46,9 @@ function draw() {
   const link = (format, all) => html`<a class="button" href=${`${of}?as=${format}${all ? '' : `&l=${state.layer}&h=${state.head}`}`}
     download=${`${fileName(all)}.${format}`} @click=${e => { close(); take(e); }}>${format}</a>`;
   render(html`<details class="menu-box" @toggle=${toggled}><summary class="button">Export</summary><div class="menu">
-    <p>Map of head ${head}${state.base ? ', difference' : ''}, as zoomed</p>
+    <p>${state.of === 'weights' ? '' : `${KINDS[mapKind()][0]}: `}Map of head ${head}${state.base ? ', difference' : ''}, as zoomed</p>
     <div class="buttons"><button type="button" @click=${() => figure('svg')}>SVG</button><button type="button" @click=${() => figure('png')}>PNG</button></div>
-    <p>Numbers of head ${head}</p><div class="buttons">${['npz', 'json', 'csv'].map(format => link(format, false))}</div>
+    <p>Numbers of head ${head}${state.of === 'weights' ? '' : ': attention weights'}</p><div class="buttons">${['npz', 'json', 'csv'].map(format => link(format, false))}</div>
     <p>Numbers of all heads; html: a page of all maps</p><div class="buttons">${['npz', 'json', 'csv', 'html'].map(format => link(format, true))}</div>
     <p>This view, as one file without a server</p><div class="buttons"><button type="button" @click=${wholeView}>HTML</button></div>
     <p class="wide">${sentence(shown(), '`')}</p><div class="buttons"><button type="button" @click=${copy}>Copy sentence</button></div>
@@ -176,10 +176,10 @@ function ramp(parent, largest, diverging) {
 
 const textOf = run => new TextDecoder().decode(Uint8Array.from(run.tokens.flatMap(t => t.bytes.match(/../g) ?? []), hex => parseInt(hex, 16)));
 
-function caption({ run, base, layer, head, shift }) {
+function caption({ run, base, layer, head, shift, kind }) {
   const all = textOf(run).replace(/\n+/g, ' ↵ '), text = all.length > 160 ? `${all.slice(0, 160).toWellFormed()}…` : all;
   const off = run.changes.map(c => `${headName(c.layer, c.head)} ${c.mean ? 'at its mean' : c.factor ? `times ${c.factor}` : 'off'}`).join(', ');
-  return [`Attention of head ${headName(layer, head)} of ${state.info.model}, layers and heads from 0.`,
+  return [`${kind === 'rollout' ? `Rollout up to layer ${layer}` : `Attention of head ${headName(layer, head)}`} of ${state.info.model}, layers and heads from 0.`,
     off && (base ? `With ${off}, less without.` : `With ${off}.`), shift ? 'The first token is left out.' : '',
     `Colour: ${scaleWords(Boolean(base))}.`, 'Rows read columns.', `Text: “${text}”`].filter(Boolean).join(' ');
 }

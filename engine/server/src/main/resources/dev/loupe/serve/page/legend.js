@@ -2,6 +2,7 @@
 import { position } from './colour.js';
 import { minus, short } from './spelling.js';
 import { state } from './state.js';
+import { mapKind } from './tiles.js';
 
 /** Where numbers stand on a ramp 0 to 1, and which. */
 export function ticks(diverging, largest) {
@@ -13,9 +14,17 @@ export function ticks(diverging, largest) {
 const number = v => state.scale === 'head' && v !== 0 ? (v < 0 ? '-' : '') + short(Math.abs(v)) : String(v);
 
 const NAMES = { sqrt: 'square root of the', linear: '', head: '' };
+/** What a map shows: the choice, its unit, and how a cell is said. */
+export const KINDS = {
+  weights: ['Weights', 'attention weight', 'reads'],
+  values: ['Value-weighted', 'part of the row’s |weight × value × W_O|', 'reads, by norms of values,'],
+  rollout: ['Rollout', 'attention rollout up to this layer, one map for its heads', 'has, by rollout,'],
+};
+
 /** The scale in words, for the legend and for a figure's caption. */
 export function scaleWords(diverging) {
-  const what = diverging ? 'difference of attention weights; blue less, orange more' : 'attention weight';
+  const kind = mapKind(), unit = kind === 'weights' && diverging ? 'attention weights' : KINDS[kind][1];
+  const what = diverging ? `difference of ${unit}; blue less, orange more` : unit;
   const range = state.scale === 'head' ? 'to this head’s largest' : diverging ? '−1 to 1 in every head' : '0 to 1 in every head';
   return `${NAMES[state.scale]} ${what}, ${range}`.trim();
 }

@@ -5,13 +5,13 @@ import { drawLabels, hatching, widestLabel } from './axes.js';
 import { byteColours, valueOf, RANKS } from './bytes.js';
 import { paintCells, thumbnail, tokensAt } from './cells.js';
 import { element } from './dom.js';
-import { legendWords, ticks } from './legend.js';
+import { KINDS, legendWords, ticks } from './legend.js';
 import { drawMarks, hatch } from './marks.js';
 import { drawRamp } from './ramp.js';
 import { shown } from './selection.js';
 import { exact, headName, signed } from './spelling.js';
 import { state, update, subscribe } from './state.js';
-import { beside, cached, onArrival, retry, want, rowOf } from './tiles.js';
+import { beside, cached, kindsOf, mapKind, ofKind, onArrival, retry, want, rowOf } from './tiles.js';
 import { sentence, tokenWords } from './words.js';
 
 const MOST = 64; // CSS pixels of a cell, at most
@@ -26,7 +26,7 @@ const ratio = () => window.devicePixelRatio || 1;
 /** What is drawn: the head that is selected or previewed, of a run or of the difference of two. */
 export function source() {
   const { layer, head } = { ...state, ...state.hover };
-  return { run: state.run, base: beside(), layer, head, shift: state.ignoreFirst ? 1 : 0, end: state.step };
+  return { run: state.run, base: beside(), layer, head, shift: state.ignoreFirst ? 1 : 0, end: state.step, kind: mapKind() };
 }
 
 export function mount(where) {
@@ -154,9 +154,9 @@ function resized() {
 }
 
 /** The largest value of a head but for its first row, which reads itself alone; from a small tile. */
-function largestOf({ run, base, layer, head, shift }) {
+function largestOf({ run, base, layer, head, shift, kind }) {
   const T = run.tokens.length, from = T > 1 && run.mask !== 'none' ? 1 : 0;
-  const path = `/api/runs/${run.id}/tile?l=${layer}&h=${head}&r=${from}-${T}&c=${Math.min(shift, T - 1)}-${T}&by=${Math.ceil(T / 256)}`
+  const path = `/api/runs/${run.id}/tile?l=${layer}&h=${head}&r=${from}-${T}&c=${Math.min(shift, T - 1)}-${T}&by=${Math.ceil(T / 256)}${ofKind(kind)}`
     + (base ? `&minus=${base.id}` : '');
   const data = cached(path), ranks = RANKS[Boolean(base)];
   let best = 0;
@@ -174,7 +174,7 @@ function paint() {
   if (!view.width) layout();
   if (!view.width) return;
   const of = source(), scale = mapColours(of);
-  const now = [of.run.id, of.base?.id, of.layer, of.head, of.shift, of.end, state.scale, scale.largest, state.palette,
+  const now = [of.run.id, of.base?.id, of.layer, of.head, of.shift, of.end, of.kind, state.scale, scale.largest, state.palette,
     view.scale, view.row, view.column, view.width, view.height, view.left].join(' ');
   if (now !== drawn || arrived) {
     drawCells(of, scale);
@@ -196,7 +196,7 @@ function drawCells(of, { path, colours }) {
   const g = cells.getContext('2d');
   if (image?.width !== view.width || image.height !== view.height) image = new ImageData(view.width, view.height);
   const { run, layer, head } = of;
-  const result = paintCells(image, view, of, colours, of.base || of.shift ? null : thumbnail(state.info, run, layer, head));
+  const result = paintCells(image, view, of, colours, of.base || of.shift || of.kind !== 'weights' ? null : thumbnail(state.info, run, layer, head));
   want('map', path ? [path, ...result.wanted] : result.wanted);
   g.setTransform(1, 0, 0, 1, 0, 0);
   g.clearRect(0, 0, cells.width, cells.height);
@@ -238,14 +238,17 @@ function drawFoot() {
         <button type="button" aria-label="Zoom out" ?disabled=${!view.zoomed} @click=${() => zoomToSelection(1 / 1.6)}>−</button>
         <button type="button" aria-label="Zoom in" ?disabled=${view.wish >= MOST * ratio()} @click=${() => zoomToSelection(1.6)}>+</button>
         <button type="button" ?disabled=${!view.zoomed} @click=${fit}>Fit</button></span></div>
+    <div class="buttons" role="group" aria-label="What the map shows">${kindsOf(state.run).map(kind => html`<button type="button" class="map-kind"
+      aria-pressed=${kind === mapKind()} @click=${() => update({ of: kind })}>${KINDS[kind][0]}</button>`)}</div>
     ${ramp}
     <p class="muted">${legendWords(Boolean(beside()), view.scale)}</p>`, foot);
 }
 
-function readout({ layer, head, query, key, row }) {
+function readout({ layer, head, query, key }) {
+  const kind = mapKind(), row = rowOf(layer, head, query, state.run, kind);
   if (!row || key < 0) return html`${tokenWords(query)} reads …`;
-  const before = beside() && rowOf(layer, head, query, state.base);
-  return html`${tokenWords(query)} reads ${tokenWords(key)}: <b>${exact(row[key])}</b>${before
+  const before = beside() && rowOf(layer, head, query, state.base, kind);
+  return html`${tokenWords(query)} ${KINDS[kind][2]} ${tokenWords(key)}: <b>${exact(row[key])}</b>${before
     ? html`, before the changes ${exact(before[key])} (${signed(row[key] - before[key], 3)})` : nothing}`;
 }
 
@@ -265,7 +268,7 @@ function cellAt([x, y]) {
   const { layer, head } = shown();
   let best = null;
   for (let query = queries[0]; query < Math.min(queries[1], state.step); query++) {
-    const row = rowOf(layer, head, query);
+    const row = rowOf(layer, head, query, run, mapKind());
     for (let key = keys[0]; key < Math.min(keys[1], state.step, run.mask === 'none' ? run.tokens.length : query + 1); key++) {
       const weight = row ? row[key] : -1;
       if (!best || weight > best.weight) best = { query, key, weight };

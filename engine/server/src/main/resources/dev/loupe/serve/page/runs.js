@@ -147,10 +147,10 @@ export async function follow(link, history = 'none') {
   const compares = link.compare && keyOf(body) !== keyOf(bodyOf(plain));
   const isHere = state.run && keyOf(bodyOf(state.run)) === keyOf(body) && compares === (state.base !== null);
   if (isHere) {
-    const { step, query, key, layer, head, view, ignoreFirst, asked } = link.selection;
+    const { step, query, key, layer, head, view, ignoreFirst, asked, of } = link.selection;
     const shown = clamp(step, link.ids.length) || link.ids.length;
     update({ step: shown, query: clamp(query, shown - 1), key: key > query && link.mask === 'causal' ? -1 : key,
-      layer: clamp(layer, n_layer - 1), head: clamp(head, heads - 1), view, ignoreFirst, asked, why: null, hover: null }, { history });
+      layer: clamp(layer, n_layer - 1), head: clamp(head, heads - 1), view, ignoreFirst, asked, of, why: null, hover: null }, { history });
     return;
   }
   await alone(async signal => {

@@ -12,6 +12,7 @@ export const state = {
   view: 'map', // 'map', 'lines', 'lens', 'numbers', 'trace'; on narrow screens also 'grid'
   asked: { what: 'circuit', against: '', ablation: '', mlps: false, second: null }, // of a trace; second: ids of another text
   scale: 'sqrt', // 'sqrt', 'linear', 'head'
+  of: 'weights', // what the map shows: 'weights', 'values' (value-weighted), 'rollout'
   ignoreFirst: false, rowMode: false, sort: 'place', onRepeated: false, gridOpen: false,
   hover: null, // {layer, head, query, key}, some of them: under the pointer, shown and not selected
   changes: [], // heads chosen for ablation, as the API takes them; run or not yet
@@ -102,6 +103,7 @@ function fragment() {
   if (state.step < T) parts.push(`s=${state.step}`);
   if (state.view !== 'map') parts.push(`v=${state.view}`);
   if (state.ignoreFirst) parts.push('i=1');
+  if (state.of !== 'weights') parts.push(`o=${state.of}`);
   if (state.lesson) parts.push(`y=${state.lesson.id}.${state.lesson.step}`);
   if (state.view === 'trace') parts.push(...spellAsked(state.asked));
   return `#${parts.join('&')}`;
@@ -138,6 +140,7 @@ export function parse(hash) {
       layer: number('l', 0), head: number('h', 0), query: number('q', tokens.length - 1), key: number('k', -1),
       step: number('s', tokens.length), view: ['lines', 'lens', 'numbers', 'trace', 'grid'].includes(ask.get('v')) ? ask.get('v') : 'map',
       ignoreFirst: ask.get('i') === '1', asked: parseAsked(ask),
+      of: ['values', 'rollout'].includes(ask.get('o')) ? ask.get('o') : 'weights',
     },
   };
 }

@@ -116,14 +116,21 @@ export const beside = () => state.base && state.base.n_head === state.run.n_head
 
 // ---- rows
 
-/** The path of one query's rows, of all heads of a layer: f32 [heads][keys]. */
-export const rowsPath = (run, layer, query) => `/api/runs/${run.id}/rows?q=${query}&l=${layer}`;
+/** Which maps a run can show: rollout needs the causal mask, value-weighted maps the model's own heads. */
+export const kindsOf = run => ['weights', ...(run.n_head === state.info.n_head ? ['values'] : []), ...(run.mask === 'none' ? [] : ['rollout'])];
+/** What the map shows of the run: weights where it can't show what was chosen. */
+export const mapKind = () => kindsOf(state.run).includes(state.of) ? state.of : 'weights';
+/** The end of a path that asks for maps of a kind. */
+export const ofKind = kind => kind === 'weights' ? '' : `&of=${kind}`;
+
+/** The path of one query's rows, of all heads of a layer: f32 [heads][keys], of rollout [keys]. */
+export const rowsPath = (run, layer, query, kind = 'weights') => `/api/runs/${run.id}/rows?q=${query}&l=${layer}${ofKind(kind)}`;
 
 let rowsAsked = []; // newest first
 /** What a query reads in a head, by key; null until it came, and then state.rows is raised. */
-export function rowOf(layer, head, query, run = state.run) {
+export function rowOf(layer, head, query, run = state.run, kind = 'weights') {
   if (!run || head >= run.n_head || layer >= state.info.n_layer || query < 0 || query >= run.tokens.length) return null;
-  const path = rowsPath(run, layer, query), rows = cached(path);
+  const path = rowsPath(run, layer, query, kind), rows = cached(path);
   if (!rows) {
     if (rowsAsked[0] !== path) {
       rowsAsked = [path, ...rowsAsked.filter(p => p !== path)].slice(0, ROWS_AT_ONCE);
@@ -132,7 +139,7 @@ export function rowOf(layer, head, query, run = state.run) {
     return null;
   }
   const keys = run.mask === 'none' ? run.tokens.length : query + 1;
-  return rows.subarray(head * keys, (head + 1) * keys);
+  return kind === 'rollout' ? rows : rows.subarray(head * keys, (head + 1) * keys);
 }
 
 onArrival(path => {

@@ -1,0 +1,104 @@
+package dev.loupe.interpret;
+
+import dev.loupe.attention.ValueNorms;
+import java.util.Arrays;
+import java.util.function.BiConsumer;
+import java.util.stream.IntStream;
+import org.jspecify.annotations.Nullable;
+
+/** Maps that are made of a text's attention, computed when somebody first asks for them. */
+final class DerivedMaps {
+  /** Says the norms of all tokens in all heads of a layer. */
+  interface Norms extends BiConsumer<Integer, ValueNorms.Listener> {}
+
+  private final ActivationCache cache;
+  private final float[][][] norms; // [L][H][T], a layer as it is asked for
+  private float @Nullable [][] rollout; // [L], packed rows: that of query i at i (i + 1) / 2
+
+  DerivedMaps(ActivationCache cache) {
+    this.cache = cache;
+    norms = new float[cache.layers()][][];
+  }
+
+  /** As {@link ActivationCache#rebuild}, of value-weighted maps. */
+  void valueWeighted(
+      int layer, int[] heads, int from, int to, Norms source, AttentionRowConsumer sink) {
+    if (norms[layer] == null) {
+      float[][] all = new float[cache.heads()][cache.tokens().size()];
+      source.accept(layer, (_, _, head, position, norm) -> all[head][position] = norm);
+      norms[layer] = all;
+    }
+    float[][] ofLayer = norms[layer];
+    cache.rebuild(
+        layer,
+        heads,
+        from,
+        to,
+        (head, query, row) -> {
+          int keys = cache.keys(query);
+          double sum = 0;
+          for (int key = 0; key < keys; key++) {
+            row[key] *= ofLayer[head][key];
+            sum += row[key];
+          }
+          for (int key = 0; key < keys && sum > 0; key++) {
+            row[key] = (float) (row[key] / sum);
+          }
+          sink.row(head, query, row);
+        });
+  }
+
+  /** As {@link ActivationCache#rebuild}, of rollout; head 0 stands for all. */
+  void rollout(int layer, int from, int to, AttentionRowConsumer sink) {
+    float[][] all = rollout == null ? rollout = rollout() : rollout;
+    for (int query = from; query < to; query++) {
+      int at = start(query);
+      sink.row(0, query, Arrays.copyOfRange(all[layer], at, at + query + 1));
+    }
+  }
+
+  private float[][] rollout() {
+    int tokens = cache.tokens().size();
+    int[] heads = IntStream.range(0, cache.heads()).toArray();
+    float[][] all = new float[cache.layers()][start(tokens)];
+    float[] mean = new float[start(tokens)];
+    for (int layer = 0; layer < all.length; layer++) {
+      Arrays.fill(mean, 0);
+      cache.rebuild(
+          layer,
+          heads,
+          0,
+          tokens,
+          (_, query, row) -> {
+            int at = start(query);
+            for (int key = 0; key <= query; key++) {
+              mean[at + key] += row[key] / heads.length;
+            }
+          });
+      for (int query = 0; query < tokens; query++) {
+        row(mean, layer == 0 ? null : all[layer - 1], all[layer], query);
+      }
+    }
+    return all;
+  }
+
+  /** R_l[query] = (A_l[query] R_(l-1) + R_(l-1)[query]) / 2; R of no layer is the identity. */
+  private static void row(float[] mean, float @Nullable [] before, float[] out, int query) {
+    int at = start(query);
+    for (int key = 0; key <= query; key++) {
+      float part = mean[at + key] / 2 + (key == query ? 0.5f : 0);
+      if (before == null) {
+        out[at + key] = part;
+        continue;
+      }
+      int from = start(key);
+      for (int j = 0; j <= key; j++) {
+        out[at + j] += part * before[from + j];
+      }
+    }
+  }
+
+  private static int start(int query) {
+    return query * (query + 1) / 2;
+  }
+}
