@@ -84,6 +84,7 @@ export function show(run, selection = {}, { history = 'push', base = null, compa
     ...('view' in selection ? { view: selection.view } : {}),
     ...('ignoreFirst' in selection ? { ignoreFirst: selection.ignoreFirst } : {}),
     ...('asked' in selection ? { asked: selection.asked } : {}),
+    ...('of' in selection ? { of: selection.of } : {}),
   }, { history });
   askStatistics(run);
 }
