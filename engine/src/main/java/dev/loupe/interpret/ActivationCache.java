@@ -191,8 +191,7 @@ public final class ActivationCache implements AutoCloseable {
   public long bytes() {
     long t = tokens.size();
     long derived = config.nLayer() * (t * (t + 1) / 2 + t * config.nHead());
-    return Float.BYTES
-        * (t * (5L * config.nEmbd() * config.nLayer() + config.nEmbd()) + derived);
+    return Float.BYTES * (t * (5L * config.nEmbd() * config.nLayer() + config.nEmbd()) + derived);
   }
 
   /**

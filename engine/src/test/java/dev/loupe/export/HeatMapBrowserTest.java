@@ -138,7 +138,8 @@ class HeatMapBrowserTest {
     assertTrue(!colours[0].endsWith(" 0"), "a line from 40 to 39: " + colours[0]);
     assertTrue(!colours[0].equals(colours[1]), "the selected line looks otherwise: " + colours[0]);
     browser.keys(Keys.ARROW_UP);
-    browser.await("a new selection", () -> script("return location.hash").toString().contains("39"));
+    browser.await(
+        "a new selection", () -> script("return location.hash").toString().contains("39"));
     browser.await("another colour", () -> !script(accent).toString().startsWith(colours[0] + ","));
     browser.click("Map");
     browser.await("the map", () -> browser.text("#legend-text").startsWith("Colour"));

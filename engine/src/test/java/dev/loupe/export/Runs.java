@@ -26,8 +26,8 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.stream.IntStream;
 import java.util.Random;
+import java.util.stream.IntStream;
 
 /** Runs to export: made-up ones, and the golden ones of the demo model. */
 public final class Runs {
@@ -133,20 +133,20 @@ public final class Runs {
     }
     Generation plain = Runs.run(Runs.tokens(2, Runs.labels(tokens)), 2, maps, Optional.empty());
     return new Generation(
-            plain.model(),
-            plain.sampling(),
-            plain.sample(),
-            plain.text(),
-            plain.promptLength(),
-            plain.tokens(),
-            plain.finish(),
-            plain.cropped(),
-            plain.maps(),
-            plain.scores(),
-            plain.statistics(),
-            Optional.of(scores),
-            plain.rollout(),
-            plain.timing());
+        plain.model(),
+        plain.sampling(),
+        plain.sample(),
+        plain.text(),
+        plain.promptLength(),
+        plain.tokens(),
+        plain.finish(),
+        plain.cropped(),
+        plain.maps(),
+        plain.scores(),
+        plain.statistics(),
+        Optional.of(scores),
+        plain.rollout(),
+        plain.timing());
   }
 
   /** A run of the demo model from the golden values, all of it prompt but the last third. */
