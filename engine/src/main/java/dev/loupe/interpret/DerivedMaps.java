@@ -50,7 +50,11 @@ final class DerivedMaps {
 
   /** As {@link ActivationCache#rebuild}, of rollout; head 0 stands for all. */
   void rollout(int layer, int from, int to, AttentionRowConsumer sink) {
-    float[][] all = rollout == null ? rollout = rollout() : rollout;
+    float[][] all = rollout;
+    if (all == null) {
+      all = rollout();
+      rollout = all;
+    }
     for (int query = from; query < to; query++) {
       int at = start(query);
       sink.row(0, query, Arrays.copyOfRange(all[layer], at, at + query + 1));

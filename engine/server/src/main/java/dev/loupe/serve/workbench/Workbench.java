@@ -284,8 +284,15 @@ public final class Workbench implements AutoCloseable {
 
   /** Makes what the page asks for first, before anybody does. */
   public void prepare() throws InterruptedException {
-    Optional<String> _ = writer.example();
+    Optional<String> example = writer.example();
     String _ = readings.beside(readings.deadline(), this::heads);
+    if (example.isPresent()) { // what else the first view asks for
+      Run run = run(example.get());
+      String _ =
+          readings.beside(
+              readings.deadline(),
+              () -> made(run, "stats", () -> statistics(run, GenerateRequest.Listener.NONE)));
+    }
   }
 
   /** What takes long ends soon. */

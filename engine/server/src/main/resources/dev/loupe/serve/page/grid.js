@@ -216,7 +216,7 @@ const isSelected = ({ layer, head }) => layer === state.layer && head === state.
 function button(layer, head, stop, body) {
   const selected = isSelected({ layer, head }), title = words(layer, head);
   const seen = [BADGES[find(layer, head)?.role], scores()[state.sort] ? seenOf(score(layer, head)) : null].filter(Boolean);
-  const name = [...seen, title].join(', '); // what is to be seen comes first, for those who speak to the page
+  const name = [...seen, title].join(' '); // what is to be seen comes first, for those who speak to the page
   return html`<button type="button" class="head" role="gridcell" data-layer=${layer} data-head=${head} aria-selected=${selected}
     tabindex=${stop ? 0 : -1} aria-label=${name} title=${title}
     @click=${() => update({ layer, head, hover: null }, { history: 'push' })}

@@ -1,6 +1,6 @@
 // Numbers from the server: tiles of a map, thumbnails, rows. Each is known by its path, which never
 // means anything else. What nobody wants any more is not fetched, and dropped where it is under way.
-import { getBinary } from './api.js';
+import { getBinary, STOPPED } from './api.js';
 import { state, update } from './state.js';
 
 /** Cells along a side of a tile. */
@@ -65,11 +65,12 @@ export function fetchAll(owner, paths) {
   });
 }
 
-/** Tries again what failed. */
+/** Tries again what failed, and what its views have given up since. */
 export function retry() {
   const paths = [...failures.keys()];
   failures.clear();
   for (const path of paths) arrived(path);
+  update({ rows: state.rows + 1 }, { history: 'none' });
 }
 
 function start() {
@@ -145,6 +146,12 @@ export function rowOf(layer, head, query, run = state.run, kind = 'weights') {
 onArrival(path => {
   if (!path.includes('/rows?')) return;
   rowsAsked = rowsAsked.filter(p => p !== path);
-  if (failed(path)) setTimeout(() => failures.delete(path), FORGET); // whoever asks later tries again
+  const why = failed(path);
+  // Whoever asks later tries again; once the server is back, the views ask by themselves.
+  if (why) setTimeout(() => {
+    failures.delete(path);
+    rowsAsked = rowsAsked.filter(p => p !== path); // or it would count as asked for
+    if (why === STOPPED) update({ rows: state.rows + 1 }, { history: 'none' });
+  }, FORGET);
   update(failed(path) ? { error: failed(path) } : { rows: state.rows + 1 }, { history: 'none' });
 });
