@@ -172,11 +172,11 @@ class PageTraceTest extends PageInBrowser {
     assertEquals(List.of(), browser.all("button, input, script"));
     assertTrue(browser.all("#tokens .token").size() > 30);
     if (view.equals("map")) {
-      assertTrue(
-          (boolean)
-              browser
-                  .driver()
-                  .executeScript("return document.querySelector('#map img').naturalWidth > 100"));
+      Object wide =
+          browser
+              .driver()
+              .executeScript("return document.querySelector('#map img').naturalWidth > 100");
+      assertEquals(Boolean.TRUE, wide);
     }
   }
 }

@@ -223,7 +223,8 @@ final class Textbook {
       return throughMlp(link.from(), to.layer(), by);
     }
     double[][] other = clean.qkv(to.layer(), x);
-    int first = link.via().ordinal() * config.nEmbd() + to.head() * config.headDim();
+    int third = List.of(Via.QUERY, Via.KEY, Via.VALUE).indexOf(link.via()); // of c_attn's outputs
+    int first = third * config.nEmbd() + to.head() * config.headDim();
     return value(
             new ReferenceGpt2.Change() {
               @Override
