@@ -176,7 +176,7 @@ class PageTraceTest extends PageInBrowser {
           browser
               .driver()
               .executeScript("return document.querySelector('#map img').naturalWidth > 100");
-      assertEquals(Boolean.TRUE, wide);
+      assertEquals(true, wide);
     }
   }
 }
