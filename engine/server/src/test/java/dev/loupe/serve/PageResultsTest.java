@@ -19,6 +19,7 @@ class PageResultsTest extends PageInBrowser {
   void aLongPromptLeavesTheMapInView() {
     browser.size(1280, 800);
     write("To be\n".repeat(30).strip(), 0, 1);
+    browser.find("#prompt summary").click(); // the fields of sampling close
     assertTrue(
         browser.number("document.querySelector('#prompt textarea').offsetHeight") <= 6 * 22 + 16);
     browser.await(

@@ -215,12 +215,10 @@ const isSelected = ({ layer, head }) => layer === state.layer && head === state.
 /** One head as a button, the tab stop of all or not; `body` is what is in it. */
 function button(layer, head, stop, body) {
   const selected = isSelected({ layer, head }), title = words(layer, head);
-  const seen = [BADGES[find(layer, head)?.role], scores()[state.sort] ? seenOf(score(layer, head)) : null].filter(Boolean);
-  const name = [...seen, title].join(' '); // what is to be seen comes first, for those who speak to the page
   return html`<button type="button" class="head" role="gridcell" data-layer=${layer} data-head=${head} aria-selected=${selected}
-    tabindex=${stop ? 0 : -1} aria-label=${name} title=${title}
+    tabindex=${stop ? 0 : -1} title=${title}
     @click=${() => update({ layer, head, hover: null }, { history: 'push' })}
-    @pointerenter=${e => { if (e.pointerType === 'mouse') update({ hover: selected ? null : { layer, head } }, { history: 'none' }); }}>${body}</button>`;
+    @pointerenter=${e => { if (e.pointerType === 'mouse') update({ hover: selected ? null : { layer, head } }, { history: 'none' }); }}>${body}<span class="hidden">${title}</span></button>`;
 }
 
 /** A head's part of its sheet. */
