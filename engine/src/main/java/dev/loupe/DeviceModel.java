@@ -35,7 +35,7 @@ import java.util.function.Supplier;
  */
 record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> notes, int slots) {
   /** The tokenizer, once it is read. */
-  interface Words {
+  interface TokenizerSource {
     /**
      * Waits for it.
      *
@@ -53,23 +53,25 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
   /**
    * Loads a model's weights.
    *
+   * @param source of the tokenizer, which a GPU's kernels are tried out with
    * @param progress hears how many layers have been loaded
    * @throws BackendException if the backend asked for can't run here
    * @throws GpuException if the GPU fails; a {@link GpuMemoryException} if it has no room for the
    *     model
    */
-  static DeviceModel open(Options options, Checkpoint checkpoint, Words words, Progress progress)
+  static DeviceModel open(
+      Options options, Checkpoint checkpoint, TokenizerSource source, Progress progress)
       throws CheckpointException {
     return switch (options.backend()) {
       case CPU -> cpu(options, checkpoint, progress, "");
-      case CUDA -> cuda(options, checkpoint, words, progress);
+      case CUDA -> cuda(options, checkpoint, source, progress);
       case AUTO -> {
         CudaDriver driver = CudaDriver.find();
         if (driver.cards().isEmpty()) {
           yield cpu(options, checkpoint, progress, driver.failure());
         }
         try {
-          yield cuda(options, checkpoint, words, progress);
+          yield cuda(options, checkpoint, source, progress);
         } catch (BackendException | GpuException e) {
           String why = String.valueOf(e.getMessage()).lines().findFirst().orElse("");
           yield cpu(options, checkpoint, progress, why);
@@ -122,9 +124,9 @@ record DeviceModel(Ops ops, Transformer model, String passedOver, List<String> n
   }
 
   private static DeviceModel cuda(
-      Options options, Checkpoint checkpoint, Words words, Progress progress)
+      Options options, Checkpoint checkpoint, TokenizerSource source, Progress progress)
       throws CheckpointException {
-    Tokenizer tokenizer = words.tokenizer();
+    Tokenizer tokenizer = source.tokenizer();
     Gpt2Config config = checkpoint.config();
     CudaLimits.whyNot(config)
         .ifPresent(

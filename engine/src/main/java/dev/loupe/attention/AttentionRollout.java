@@ -78,6 +78,32 @@ public final class AttentionRollout {
     return row;
   }
 
+  /**
+   * Rollout up to and with each layer: R_l = (A_l / 2 + I / 2) R_(l-1), that of no layer being I.
+   *
+   * @return of each layer, rows one after the other: row i, [i + 1], begins at i (i + 1) / 2
+   */
+  public float[][] maps() {
+    float[][] all = new float[means.length][start(tokens)];
+    for (int layer = 0; layer < all.length; layer++) {
+      for (int query = 0; query < tokens; query++) {
+        int at = start(query);
+        for (int key = 0; key <= query; key++) {
+          float part = means[layer][at + key] / 2 + (key == query ? 0.5f : 0);
+          if (layer == 0) {
+            all[layer][at + key] = part;
+            continue;
+          }
+          int from = start(key);
+          for (int j = 0; j <= key; j++) {
+            all[layer][at + j] += part * all[layer - 1][from + j];
+          }
+        }
+      }
+    }
+    return all;
+  }
+
   /** row (A / 2 + I / 2). */
   private static float[] through(float[] mean, float[] row) {
     float[] out = new float[row.length];

@@ -13,6 +13,7 @@ import dev.loupe.corpus.CorpusReport.Window;
 import dev.loupe.export.TerminalText;
 import dev.loupe.export.figure.Svg;
 import dev.loupe.export.page.ContentPolicy;
+import dev.loupe.export.page.HtmlTable;
 import dev.loupe.export.page.PageModules;
 import dev.loupe.export.page.Palette;
 import dev.loupe.text.Count;
@@ -293,27 +294,6 @@ final class CorpusPage {
 
   // ---- documents
 
-  private void open(String... heads) {
-    out.append("<div class=\"table\"><table class=\"list\">\n<thead><tr>");
-    for (String head : heads) {
-      out.append("<th scope=\"col\">").append(head).append("</th>");
-    }
-    out.append("</tr></thead>\n<tbody>\n");
-  }
-
-  /** A row of cells that are HTML. */
-  private void row(String... cells) {
-    out.append("<tr>");
-    for (String cell : cells) {
-      out.append("<td>").append(cell).append("</td>");
-    }
-    out.append("</tr>\n");
-  }
-
-  private void close() {
-    out.append("</tbody></table></div>\n");
-  }
-
   private void documents() {
     out.append("<section id=\"documents\">\n<h2>Documents by perplexity</h2>\n");
     if (report.corpus().perplexity().isEmpty()) {
@@ -346,15 +326,16 @@ final class CorpusPage {
 
   private void documents(String heading, List<Document> documents) {
     out.append("<div>\n<h3>").append(heading).append("</h3>\n");
-    open("document", "windows", "tokens", "perplexity");
+    HtmlTable.begin(out, "list", "document", "windows", "tokens", "perplexity");
     for (Document each : documents) {
-      row(
+      HtmlTable.row(
+          out,
           name(each.docId()),
           count(each.windows()),
           count(each.tokens()),
           number(each.perplexity()));
     }
-    close();
+    HtmlTable.end(out);
     out.append("</div>\n");
   }
 
@@ -364,7 +345,7 @@ final class CorpusPage {
       return;
     }
     out.append("<section id=\"failures\">\n<h2>What failed</h2>\n");
-    open("error", "windows", "for example");
+    HtmlTable.begin(out, "list", "error", "windows", "for example");
     long listed = 0;
     for (Failure failure : report.failures()) {
       listed += failure.windows();
@@ -373,9 +354,9 @@ final class CorpusPage {
         examples.append(examples.isEmpty() ? "" : "<br>").append(name(place.docId()));
         examples.append(" window ").append(place.window());
       }
-      row(text(failure.error()), count(failure.windows()), examples.toString());
+      HtmlTable.row(out, text(failure.error()), count(failure.windows()), examples.toString());
     }
-    close();
+    HtmlTable.end(out);
     if (listed < failed) {
       out.append(
           "<p>And %s with other errors.</p>\n".formatted(Count.grouped(failed - listed, "window")));

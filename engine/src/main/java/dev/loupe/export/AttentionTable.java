@@ -148,7 +148,7 @@ public final class AttentionTable {
                   heads.size() == all
                       ? all + " heads"
                       : "%d of %d heads".formatted(heads.size(), all)));
-      print(out, "from the average (--top K shows the average):");
+      print(out, "from the average:");
       names(out);
       return;
     }

@@ -1,5 +1,6 @@
 package dev.loupe.interpret;
 
+import dev.loupe.attention.AttentionRollout;
 import dev.loupe.attention.ValueNorms;
 import java.util.Arrays;
 import java.util.function.BiConsumer;
@@ -13,7 +14,7 @@ final class DerivedMaps {
 
   private final ActivationCache cache;
   private final float[][][] norms; // [L][H][T], a layer as it is asked for
-  private float @Nullable [][] rollout; // [L], packed rows: that of query i at i (i + 1) / 2
+  private float @Nullable [][] rollout; // see AttentionRollout.maps
 
   DerivedMaps(ActivationCache cache) {
     this.cache = cache;
@@ -56,7 +57,7 @@ final class DerivedMaps {
       rollout = all;
     }
     for (int query = from; query < to; query++) {
-      int at = start(query);
+      int at = query * (query + 1) / 2;
       sink.row(0, query, Arrays.copyOfRange(all[layer], at, at + query + 1));
     }
   }
@@ -64,45 +65,11 @@ final class DerivedMaps {
   private float[][] rollout() {
     int tokens = cache.tokens().size();
     int[] heads = IntStream.range(0, cache.heads()).toArray();
-    float[][] all = new float[cache.layers()][start(tokens)];
-    float[] mean = new float[start(tokens)];
-    for (int layer = 0; layer < all.length; layer++) {
-      Arrays.fill(mean, 0);
-      cache.rebuild(
-          layer,
-          heads,
-          0,
-          tokens,
-          (_, query, row) -> {
-            int at = start(query);
-            for (int key = 0; key <= query; key++) {
-              mean[at + key] += row[key] / heads.length;
-            }
-          });
-      for (int query = 0; query < tokens; query++) {
-        row(mean, layer == 0 ? null : all[layer - 1], all[layer], query);
-      }
+    AttentionRollout made = AttentionRollout.allocate(cache.layers(), heads.length, tokens);
+    for (int layer = 0; layer < cache.layers(); layer++) {
+      int of = layer;
+      cache.rebuild(layer, heads, 0, tokens, (_, query, row) -> made.put(of, query, row));
     }
-    return all;
-  }
-
-  /** R_l[query] = (A_l[query] R_(l-1) + R_(l-1)[query]) / 2; R of no layer is the identity. */
-  private static void row(float[] mean, float @Nullable [] before, float[] out, int query) {
-    int at = start(query);
-    for (int key = 0; key <= query; key++) {
-      float part = mean[at + key] / 2 + (key == query ? 0.5f : 0);
-      if (before == null) {
-        out[at + key] = part;
-        continue;
-      }
-      int from = start(key);
-      for (int j = 0; j <= key; j++) {
-        out[at + j] += part * before[from + j];
-      }
-    }
-  }
-
-  private static int start(int query) {
-    return query * (query + 1) / 2;
+    return made.maps();
   }
 }

@@ -190,6 +190,7 @@ public record RowNumbers(
       double most = Arrays.stream(scores).max().orElseThrow();
       double lse = most + Math.log(Arrays.stream(scores).map(s -> Math.exp(s - most)).sum());
       double[] output = new double[headDim];
+      double[][] projection = projection();
       List<Key> keys = new ArrayList<>();
       for (int key = 0; key <= query; key++) {
         double weight = Math.exp(scores[key] - lse);
@@ -200,7 +201,7 @@ public record RowNumbers(
           part[d] = weight * v[key][d];
           output[d] += part[d];
         }
-        double[] adds = written(part);
+        double[] adds = written(part, projection);
         keys.add(
             new Key(
                 key,
@@ -211,7 +212,7 @@ public record RowNumbers(
                 Math.sqrt(dot(adds, adds)),
                 dot(adds, direction)));
       }
-      double[] written = written(output);
+      double[] written = written(output, projection);
       return new RowNumbers(
           open.info(),
           tokens,
@@ -229,15 +230,21 @@ public record RowNumbers(
           dot(written, direction));
     }
 
-    /** [D] times the head's rows of c_proj. */
-    private double[] written(double[] y) {
+    /** The head's rows of c_proj, [D][C]. */
+    private double[][] projection() {
       StoredTensor weight =
           open.checkpoint().tensor("h.%d.attn.c_proj.weight".formatted(layer)); // [C, C]
-      double[] out = new double[open.config().nEmbd()];
-      for (int d = 0; d < headDim; d++) {
-        double[] row = LogitDirection.row(weight, head * headDim + d);
+      double[][] rows = new double[headDim][];
+      Arrays.setAll(rows, d -> LogitDirection.row(weight, head * headDim + d));
+      return rows;
+    }
+
+    /** What a vector of the head, [D], adds to the residual stream, [C]. */
+    private static double[] written(double[] y, double[][] projection) {
+      double[] out = new double[projection[0].length];
+      for (int d = 0; d < y.length; d++) {
         for (int c = 0; c < out.length; c++) {
-          out[c] += y[d] * row[c];
+          out[c] += y[d] * projection[d][c];
         }
       }
       return out;

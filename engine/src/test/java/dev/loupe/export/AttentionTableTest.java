@@ -56,7 +56,7 @@ class AttentionTableTest {
     assertEquals(
         """
         what each token reads most, in the 2 of 3 heads that differ most
-        from the average (--top K shows the average):
+        from the average:
                  head 0.2        head 0.1
         a     0  a     0  1.000  a     0  1.000
         b     1  b     1  0.750  a     0  0.500

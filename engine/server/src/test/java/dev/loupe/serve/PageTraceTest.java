@@ -26,7 +26,6 @@ class PageTraceTest extends PageInBrowser {
 
   /** Reads a text, and writes nothing. */
   private static void read(String text) {
-    browser.script("m.update({busy: null}); document.querySelector('#prompt textarea').value = ''");
     write(text, 0, 1);
   }
 

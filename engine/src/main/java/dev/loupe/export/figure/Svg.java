@@ -1,5 +1,6 @@
 package dev.loupe.export.figure;
 
+import dev.loupe.export.page.PageModules;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -31,7 +32,7 @@ public final class Svg {
 
   /** What every page with such drawings needs in its style. */
   public static String style() {
-    return resource("figure.css");
+    return resource("colours.css") + PageModules.read("figure.css").orElseThrow();
   }
 
   /** The style of a report's page: its drawings, text and tables. */

@@ -12,8 +12,9 @@ import java.util.regex.MatchResult;
 import java.util.regex.Pattern;
 
 /**
- * The ES modules that Loupe's pages share: colours, axes, marks, spelling. The workbench gets them
- * as files. A page of one file can't import anything, so there they become part of its script.
+ * What Loupe's pages share: ES modules (colours, axes, marks, spelling) and the style of drawings.
+ * The workbench gets them as files. A page of one file can't import anything, so there they become
+ * part of its script.
  */
 public final class PageModules {
   private static final Pattern IMPORT =
@@ -23,7 +24,7 @@ public final class PageModules {
 
   private PageModules() {}
 
-  /** The text of a module by its file's name, or nothing where none has this name. */
+  /** The text of a shared file by its name, or nothing where none has this name. */
   public static Optional<String> read(String file) {
     try (InputStream in = PageModules.class.getResourceAsStream("modules/" + file)) {
       return in == null

@@ -43,7 +43,7 @@ public final class GridReport {
             grid.quantity().words(),
             grid.value(),
             grid.otherValue()));
-    line(out, columns, "Where one activation is that of the second text, it changes most at:");
+    line(out, columns, "It changes most where one of these activations is the second text's:");
     cells.stream()
         .sorted(Comparator.comparingDouble(cell -> -Math.abs(cell.effect)))
         .limit(STRONGEST)

@@ -21,7 +21,7 @@ public final class RowReport {
         columns,
         String.format(
             Locale.ROOT,
-            "Head %d.%d, row of token %d, %s: q . k times %.4g; what it adds to the logit of %s.",
+            "Head %d.%d, row of token %d, %s: q . k times %.4g is the score. Logit of %s.",
             row.layer(),
             row.head(),
             row.query(),

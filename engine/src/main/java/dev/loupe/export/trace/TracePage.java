@@ -4,6 +4,7 @@ import dev.loupe.export.TerminalText;
 import dev.loupe.export.figure.CircuitFigure;
 import dev.loupe.export.figure.Svg;
 import dev.loupe.export.page.ContentPolicy;
+import dev.loupe.export.page.HtmlTable;
 import dev.loupe.interpret.trace.Circuit;
 import dev.loupe.interpret.trace.Circuit.Edge;
 import dev.loupe.interpret.trace.Part;
@@ -28,7 +29,7 @@ final class TracePage {
       ol { padding-left: 24px; max-width: 80ch; }
       details { margin-top: 16px; }
       summary { cursor: pointer; min-height: 24px; }
-      td.number { text-align: right; }
+      .effects td + td { text-align: right; }
       """;
 
   private final Trace trace;
@@ -108,50 +109,38 @@ final class TracePage {
 
   private void edges(Circuit circuit) {
     out.append("<details>\n<summary>What members read from each other</summary>\n");
-    head("From", "To", "By", "Effect", "Kept");
+    HtmlTable.begin(out, "effects", "From", "To", "By", "Effect", "Kept");
     for (Edge edge : circuit.measured()) {
-      row(
+      HtmlTable.row(
+          out,
           edge.from().label(),
           edge.to().map(Part::label).orElse("logits"),
           edge.via().label(),
           number(edge.effect()),
           circuit.edges().contains(edge) ? "yes" : "no");
     }
-    out.append("</tbody></table></div>\n</details>\n");
+    HtmlTable.end(out);
+    out.append("</details>\n");
   }
 
   private void effects() {
     out.append("<details>\n<summary>The effects of all parts</summary>\n");
-    head("Part", "Set to zero", "Set to its mean", "Patched", "Direct");
+    HtmlTable.begin(out, "effects", "Part", "Set to zero", "Set to its mean", "Patched", "Direct");
     List<Effect> all =
         trace.effects().stream()
             .sorted(Comparator.comparingDouble(effect -> -Math.abs(effect.of(trace.ablation()))))
             .toList();
     for (Effect effect : all) {
-      row(
+      HtmlTable.row(
+          out,
           effect.part().label(),
           number(effect.zero()),
           number(effect.mean()),
           number(effect.patched()),
           number(effect.direct()));
     }
-    out.append("</tbody></table></div>\n</details>\n");
-  }
-
-  private void head(String... names) {
-    out.append("<div class=\"table\"><table><thead><tr>");
-    for (String name : names) {
-      out.append("<th scope=\"col\">").append(name).append("</th>");
-    }
-    out.append("</tr></thead><tbody>\n");
-  }
-
-  private void row(String... cells) {
-    out.append("<tr><th scope=\"row\">").append(cells[0]).append("</th>");
-    for (int i = 1; i < cells.length; i++) {
-      out.append("<td class=\"number\">").append(cells[i]).append("</td>");
-    }
-    out.append("</tr>\n");
+    HtmlTable.end(out);
+    out.append("</details>\n");
   }
 
   private static String number(double value) {

@@ -19,11 +19,6 @@ public record TraceEffort(long cuts, long layerRows, long effects, long search) 
     }
   }
 
-  /** In passes over the whole text by the whole model. */
-  public double passes(Gpt2Config config, int tokens) {
-    return (double) layerRows / config.nLayer() / tokens;
-  }
-
   static TraceEffort of(Gpt2Config config, int tokens, TraceRequest request) {
     boolean patch = request.patch().isPresent();
     long layers = config.nLayer();

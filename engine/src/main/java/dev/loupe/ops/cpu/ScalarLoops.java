@@ -38,7 +38,7 @@ final class ScalarLoops implements InnerLoops {
 
   @Override
   public String toString() {
-    return "no vectors";
+    return "plain loops";
   }
 
   @Override

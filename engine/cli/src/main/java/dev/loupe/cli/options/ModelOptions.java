@@ -13,6 +13,7 @@ import dev.loupe.weights.io.CheckpointException;
 import java.nio.file.Path;
 import java.util.Map;
 import java.util.Optional;
+import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Option;
 
@@ -99,17 +100,16 @@ public final class ModelOptions extends ProcessorOptions {
    */
   public Loupe open(Terminal terminal, boolean quiet, boolean hash, boolean text)
       throws CheckpointException {
-    return open(terminal, quiet, hash, text, 0, 0);
+    return open(terminal, quiet, hash, text, options -> options);
   }
 
   /**
    * Likewise.
    *
-   * @param slots how many texts are written at once, see {@link Options#slots}
-   * @param tokens how many are read and written in all, see {@link Options#expectedTokens}
+   * @param more what the command knows besides: slots, expected tokens
    */
   public Loupe open(
-      Terminal terminal, boolean quiet, boolean hash, boolean text, int slots, long tokens)
+      Terminal terminal, boolean quiet, boolean hash, boolean text, UnaryOperator<Options> more)
       throws CheckpointException {
     if (!quiet) {
       CompileProgress.show(terminal);
@@ -117,8 +117,8 @@ public final class ModelOptions extends ProcessorOptions {
     Loupe loupe;
     try (OpeningBar bar = new OpeningBar(terminal, !quiet)) {
       NamedModels.Found found = find();
-      loupe =
-          Loupe.open(found.source(), options(found, hash, text, slots, tokens, bar), bar::loaded);
+      Options options = more.apply(options(found, hash, text, bar));
+      loupe = Loupe.open(found.source(), options, bar::loaded);
     } catch (BackendException e) {
       throw new BackendException("%s (--backend cpu)".formatted(e.getMessage()));
     }
@@ -131,8 +131,7 @@ public final class ModelOptions extends ProcessorOptions {
     return loupe;
   }
 
-  private Options options(
-      NamedModels.Found found, boolean hash, boolean text, int slots, long tokens, OpeningBar bar) {
+  private Options options(NamedModels.Found found, boolean hash, boolean text, OpeningBar bar) {
     return new Options(
         backend,
         device,
@@ -145,8 +144,8 @@ public final class ModelOptions extends ProcessorOptions {
         found.adapter(),
         Home.gpt2Tokenizer(),
         text,
-        slots,
-        tokens,
+        0,
+        0,
         kernels,
         bar);
   }

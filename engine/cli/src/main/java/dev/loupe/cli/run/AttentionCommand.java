@@ -99,8 +99,7 @@ public final class AttentionCommand implements Callable<Integer> {
                   output.quiet.set,
                   output.json,
                   request.needsText(),
-                  0,
-                  request.expectedTokens());
+                  options -> options.expectedTokens(request.expectedTokens()));
           Interrupt interrupt = new Interrupt(terminal)) {
         runs = new RunPrinter(terminal, output, 1, true, interrupt).run(loupe, request);
         passes.write(loupe, runs, changes.interventions());

@@ -134,8 +134,7 @@ public final class GenerateCommand implements Callable<Integer> {
                   output.quiet.set,
                   output.json,
                   request.needsText(),
-                  0,
-                  request.expectedTokens());
+                  options -> options.expectedTokens(request.expectedTokens()));
           Interrupt interrupt = new Interrupt(terminal)) {
         boolean fileFollows = attention.writes() || readouts.writes();
         runs =

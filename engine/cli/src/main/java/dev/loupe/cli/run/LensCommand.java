@@ -12,7 +12,6 @@ import dev.loupe.generate.Prompt;
 import dev.loupe.interpret.Lens;
 import java.io.IOException;
 import java.util.concurrent.Callable;
-import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.ArgGroup;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Mixin;
@@ -39,18 +38,7 @@ public final class LensCommand implements Callable<Integer> {
   @ParentCommand LoupeCommand parent;
   @Mixin TextInput input;
 
-  @Option(
-      names = "--at",
-      paramLabel = "N",
-      description = "The token after which the model speaks, from 0 (default: the last).")
-  @Nullable Integer at;
-
-  @Option(
-      names = "--target",
-      paramLabel = "ID",
-      description =
-          "The token in question (default: the one that follows in the text, or the likeliest).")
-  @Nullable Integer target;
+  @Mixin TokenOptions token;
 
   @Option(
       names = "--top",
@@ -66,8 +54,7 @@ public final class LensCommand implements Callable<Integer> {
   @Override
   public Integer call() throws IOException {
     Terminal terminal = parent.terminal();
-    requireNotNegative("--at", at);
-    requireNotNegative("--target", target);
+    token.check();
     Prompt prompt = input.prompt(terminal);
     ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "reading");
     Lens lens;
@@ -77,13 +64,12 @@ public final class LensCommand implements Callable<Integer> {
             report.quiet.set,
             report.json,
             prompt.needsTokenizer(),
-            0,
-            prompt.expectedTokens())) {
+            options -> options.expectedTokens(prompt.expectedTokens()))) {
       lens =
           loupe.lens(
               prompt,
-              at == null ? -1 : at,
-              target == null ? -1 : target,
+              token.at(),
+              token.target(),
               top,
               (layersDone, layers) -> {
                 bar.update(layersDone, layers);
@@ -95,11 +81,5 @@ public final class LensCommand implements Callable<Integer> {
     int columns = terminal.outColumns();
     terminal.print(report.json ? LensReport.json(lens) + "\n" : LensReport.text(lens, columns));
     return 0;
-  }
-
-  private static void requireNotNegative(String option, @Nullable Integer value) {
-    if (value != null && value < 0) {
-      throw new IllegalArgumentException("%s %d: not 0 or more".formatted(option, value));
-    }
   }
 }

@@ -111,7 +111,7 @@ public final class ServeCommand implements Callable<Integer> {
             Duration.ofSeconds(timeout),
             nameOfModel(),
             chat(terminal));
-    try (Loupe loupe = model.open(terminal, quiet.set, true, false, slots, 0);
+    try (Loupe loupe = model.open(terminal, quiet.set, true, false, usual -> usual.slots(slots));
         Interrupt interrupt = new Interrupt(terminal);
         Server server = listen(loupe, options, terminal)) {
       if (server.isOpenToOthers() && options.apiKey().isEmpty()) {

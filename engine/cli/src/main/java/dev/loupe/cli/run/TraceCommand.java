@@ -53,18 +53,7 @@ public final class TraceCommand implements Callable<Integer> {
   @ParentCommand LoupeCommand parent;
   @Mixin TextInput input;
 
-  @Option(
-      names = "--at",
-      paramLabel = "N",
-      description = "The token after which the model speaks, from 0 (default: the last).")
-  @Nullable Integer at;
-
-  @Option(
-      names = "--target",
-      paramLabel = "ID",
-      description =
-          "The token in question (default: the one that follows in the text, or the likeliest).")
-  @Nullable Integer target;
+  @Mixin TokenOptions token;
 
   @Option(
       names = "--against",
@@ -137,8 +126,7 @@ public final class TraceCommand implements Callable<Integer> {
   @Override
   public Integer call() throws IOException {
     Terminal terminal = parent.terminal();
-    requireNotNegative("--at", at);
-    requireNotNegative("--target", target);
+    token.check();
     requireOneKind();
     TraceRequest request = request(input.prompt(terminal));
     ProgressBar bar = new ProgressBar(terminal, !report.quiet.set, "tracing");
@@ -187,12 +175,7 @@ public final class TraceCommand implements Callable<Integer> {
   private String trace(Loupe loupe, TraceRequest request, Terminal terminal) {
     if (!report.quiet.set) {
       TraceEffort effort = loupe.traceEffort(request);
-      terminal.say(
-          String.format(
-              Locale.ROOT,
-              "[at most %,d readings, %,d rows of layers]",
-              effort.cuts(),
-              effort.layerRows()));
+      terminal.say(String.format(Locale.ROOT, "[at most %,d readings of the text]", effort.cuts()));
     }
     Trace trace = loupe.trace(request);
     return html
@@ -237,8 +220,8 @@ public final class TraceCommand implements Callable<Integer> {
     Ablation usual = second.isPresent() ? Ablation.PATCH : Ablation.MEAN;
     return new TraceRequest(
         prompt,
-        at == null ? -1 : at,
-        target == null ? -1 : target,
+        token.at(),
+        token.target(),
         against(),
         second,
         ablateTo == null ? usual : ablateTo,
@@ -260,12 +243,6 @@ public final class TraceCommand implements Callable<Integer> {
     } catch (NumberFormatException e) {
       throw new IllegalArgumentException(
           "--against %s: the id of a token, or runner-up".formatted(against));
-    }
-  }
-
-  private static void requireNotNegative(String option, @Nullable Integer value) {
-    if (value != null && value < 0) {
-      throw new IllegalArgumentException("%s %d: not 0 or more".formatted(option, value));
     }
   }
 }

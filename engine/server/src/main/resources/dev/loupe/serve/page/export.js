@@ -12,7 +12,7 @@ import { headName } from './spelling.js';
 import { state, subscribe } from './state.js';
 import { fetchAll, mapKind } from './tiles.js';
 import { tracePage } from './trace.js';
-import { sentence } from './words.js';
+import { sentence, textOf } from './words.js';
 
 const SVG = 'http://www.w3.org/2000/svg', PLOT = 960, GAP = 16;
 
@@ -174,10 +174,8 @@ function ramp(parent, largest, diverging) {
   }
 }
 
-const textOf = run => new TextDecoder().decode(Uint8Array.from(run.tokens.flatMap(t => t.bytes.match(/../g) ?? []), hex => parseInt(hex, 16)));
-
 function caption({ run, base, layer, head, shift, kind }) {
-  const all = textOf(run).replace(/\n+/g, ' ↵ '), text = all.length > 160 ? `${all.slice(0, 160).toWellFormed()}…` : all;
+  const all = textOf(run.tokens).replace(/\n+/g, ' ↵ '), text = all.length > 160 ? `${all.slice(0, 160).toWellFormed()}…` : all;
   const off = run.changes.map(c => `${headName(c.layer, c.head)} ${c.mean ? 'at its mean' : c.factor ? `times ${c.factor}` : 'off'}`).join(', ');
   return [`${kind === 'rollout' ? `Rollout up to layer ${layer}` : `Attention of head ${headName(layer, head)}`} of ${state.info.model}, layers and heads from 0.`,
     off && (base ? `With ${off}, less without.` : `With ${off}.`), shift ? 'The first token is left out.' : '',

@@ -4,6 +4,7 @@ import { countTokens } from './api.js';
 import { generate, stop } from './runs.js';
 import { count } from './spelling.js';
 import { state, subscribe, update } from './state.js';
+import { textOf } from './words.js';
 
 const integer = (least, most) => text => /^\d+$/.test(text) && Number(text) >= least && Number(text) <= most;
 const decimal = valid => text => /^\d*\.?\d+$/.test(text) && valid(Number(text));
@@ -83,9 +84,8 @@ function draw(_state, names) {
       drawAll();
       return;
     }
-    const bytes = Uint8Array.from(prompt.flatMap(t => t.bytes.match(/../g) ?? []), h => parseInt(h, 16));
     try {
-      element.querySelector('textarea').value = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+      element.querySelector('textarea').value = textOf(prompt, true);
       drawAll();
     } catch { // tokens that are no text
       element.querySelector('textarea').value = '';

@@ -7,7 +7,7 @@ import { shown } from './selection.js';
 import { count, headName, label, minus, plural, short, signed } from './spelling.js';
 import { state, subscribe, update } from './state.js';
 import { rowOf } from './tiles.js';
-import { mark, name } from './words.js';
+import { bytesOf, mark, name, textOf } from './words.js';
 
 let ribbon, tokens, card, foot, texts;
 let buttons = [], built = null; // the list of tokens that the buttons are of
@@ -78,11 +78,6 @@ function move(e) {
 
 // ---- building
 
-/** A token's bytes; while a text is being written only the label tells them. */
-function bytesOf(token) {
-  const hex = token.bytes ?? /^<([0-9A-F]{2}(?: [0-9A-F]{2})*)>$/.exec(token.label)?.[1].replaceAll(' ', '');
-  return hex === undefined ? null : Uint8Array.from(hex.match(/../g) ?? [], h => parseInt(h, 16));
-}
 const continues = byte => (byte & 0xc0) === 0x80;
 
 /** Runs of tokens that are parts of one character: [first, end, text]. */
@@ -96,8 +91,7 @@ function characters(list) {
     else groups.push([i - 1, i + 1]);
   }
   return groups.flatMap(([first, end]) => {
-    const bytes = list.slice(first, end).flatMap(t => [...bytesOf(t) ?? []]);
-    const text = new TextDecoder().decode(Uint8Array.from(bytes)).replace(/^ +/, '');
+    const text = textOf(list.slice(first, end)).replace(/^ +/, '');
     return text.includes('�') ? [] : [[first, end, text]];
   });
 }
@@ -333,8 +327,6 @@ function drawFoot() {
 }
 
 // ---- two texts
-
-const textOf = list => new TextDecoder().decode(Uint8Array.from(list.flatMap(t => [...bytesOf(t) ?? []])));
 
 function drawTexts() {
   const { written } = state;

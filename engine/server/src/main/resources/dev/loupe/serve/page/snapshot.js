@@ -9,7 +9,7 @@ const STYLE = '#work { display: block; } .snapshot img { max-width: 100%; height
 
 /** The page, as text of HTML. */
 export async function snapshot() {
-  const style = await (await fetch('/page/workbench.css')).text();
+  const sheets = await Promise.all(['figure', 'workbench'].map(async name => (await fetch(`/page/${name}.css`)).text()));
   const page = document.implementation.createHTMLDocument(''), { body } = page;
   body.className = 'snapshot';
   const title = page.createElement('h1'), said = page.createElement('p'), name = page.createElement('title');
@@ -27,7 +27,7 @@ export async function snapshot() {
 <link rel="icon" href="data:,">
 ${name.outerHTML}
 <style>
-${style}${STYLE}</style>
+${sheets.join('')}${STYLE}</style>
 </head>
 ${body.outerHTML}
 </html>

@@ -8,7 +8,7 @@ import * as patching from './patching.js';
 import { readIdsBeside, readTextBeside } from './runs.js';
 import { count, headName, label, plural, signed } from './spelling.js';
 import { state, subscribe, update } from './state.js';
-import { mark, tokenWords } from './words.js';
+import { mark, textOf, tokenWords } from './words.js';
 
 const KINDS = [['circuit', 'Circuit'], ['layers', 'Layers'], ['heads', 'Heads'], ['head', 'This head']];
 const PHASES = { effects: 'Replacing each part', search: 'Looking for a small circuit', edges: 'Measuring paths' };
@@ -157,8 +157,6 @@ const progress = ({ what, done, of }) => html`<p class="muted" aria-live="polite
   <progress max=${of || 1} .value=${done} aria-label="Progress"></progress></p>`;
 
 // ---- the second text
-
-const textOf = tokens => new TextDecoder().decode(Uint8Array.from(tokens.flatMap(t => t.bytes?.match(/../g) ?? []), hex => parseInt(hex, 16)));
 
 function secondText(run) {
   const { second } = state.asked, read = run.tokens.slice(0, state.query + 1).filter(t => !t.special);

@@ -16,6 +16,15 @@ export const sentence = (selection, tick = '') =>
   sentenceParts(selection).map(p => typeof p === 'number' ? `${tick}${tokenLabel(p)}${tick} ${p}` : p).join('');
 export const sentenceWords = selection => sentenceParts(selection).map(p => typeof p === 'number' ? tokenWords(p) : p);
 
+/** A token's bytes; while a text is being written only the label tells them. */
+export function bytesOf(token) {
+  const hex = token.bytes ?? /^<([0-9A-F]{2}(?: [0-9A-F]{2})*)>$/.exec(token.label)?.[1].replaceAll(' ', '');
+  return hex === undefined ? null : Uint8Array.from(hex.match(/../g) ?? [], h => parseInt(h, 16));
+}
+/** The text of tokens; bytes that are none become U+FFFD, or are an error where that is asked for. */
+export const textOf = (list, fatal = false) =>
+  new TextDecoder('utf-8', { fatal }).decode(Uint8Array.from(list.flatMap(t => [...bytesOf(t) ?? []])));
+
 /** What a head may be said to do, in plain words. */
 export const ROLES = {
   previous_token: ['previous token', 'looks at the token just before'],

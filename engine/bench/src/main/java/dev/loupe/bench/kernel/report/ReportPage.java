@@ -8,6 +8,7 @@ import dev.loupe.bench.kernel.Measurement.Status;
 import dev.loupe.export.figure.LadderFigure;
 import dev.loupe.export.figure.Svg;
 import dev.loupe.export.page.ContentPolicy;
+import dev.loupe.export.page.HtmlTable;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
@@ -182,7 +183,8 @@ final class ReportPage {
     Against against = new Against(report, before);
     out.append("<section>\n");
     element("h2", against.title());
-    open("", "shape", "variant", "then (p10 to p90)", "now (p10 to p90)", "speed", "verdict");
+    HtmlTable.begin(
+        out, "", "shape", "variant", "then (p10 to p90)", "now (p10 to p90)", "speed", "verdict");
     for (Against.Row each : against.rows()) {
       row(
           List.of(
@@ -193,7 +195,7 @@ final class ReportPage {
               Double.isNaN(each.speed()) ? "" : Unit.times(each.speed()),
               each.words()));
     }
-    out.append("</tbody></table></div>\n");
+    HtmlTable.end(out);
     element(
         "p",
         "Within noise: the ranges from p10 to p90 of both runs, in brackets, have a value in"
@@ -213,20 +215,8 @@ final class ReportPage {
             unit.number(m.times().p90()));
   }
 
-  private void open(String css, String... heads) {
-    out.append("<div class=\"table\"><table class=\"%s\">\n<thead><tr>".formatted(css));
-    for (String head : heads) {
-      out.append("<th scope=\"col\">").append(escape(head)).append("</th>");
-    }
-    out.append("</tr></thead>\n<tbody>\n");
-  }
-
   private void row(List<String> cells) {
-    out.append("<tr>");
-    for (String cell : cells) {
-      out.append("<td>").append(escape(cell)).append("</td>");
-    }
-    out.append("</tr>\n");
+    HtmlTable.row(out, cells.stream().map(Svg::escape).toArray(String[]::new));
   }
 
   private void table() {
@@ -249,13 +239,13 @@ final class ReportPage {
     String[] all = heads.toArray(String[]::new);
     out.append("<section>\n");
     element("h2", "All figures");
-    open("numbers", all);
+    HtmlTable.begin(out, "numbers", all);
     for (Group group : groups) {
       for (Measurement m : group.all()) {
         cells(group, m, all.length);
       }
     }
-    out.append("</tbody></table></div>\n");
+    HtmlTable.end(out);
     if (!report.emulated()) {
       element("p", report.legend() + " Error: the worst of those looked at, of the one allowed.");
     }
