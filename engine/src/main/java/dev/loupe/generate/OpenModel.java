@@ -114,6 +114,25 @@ public final class OpenModel {
   }
 
   /**
+   * A position of a text that the model can read up to.
+   *
+   * @param asked from 0; negative for the last
+   * @throws IllegalArgumentException if the text has no such token, or the context no place for it
+   */
+  public int position(int[] ids, int asked) {
+    int at = asked < 0 ? ids.length - 1 : asked;
+    if (at >= ids.length) {
+      throw new IllegalArgumentException(
+          "no token %d: the text has tokens 0..%d".formatted(at, ids.length - 1));
+    }
+    if (at >= config().nPositions()) {
+      throw new IllegalArgumentException(
+          "token %d: the model reads %d tokens".formatted(at, config().nPositions()));
+    }
+    return at;
+  }
+
+  /**
    * The model with interventions; the caller closes it.
    *
    * @param prompt what will be read: means of heads are taken over it

@@ -5,7 +5,6 @@ import dev.loupe.generate.Prompt;
 import dev.loupe.generate.ReadListener;
 import dev.loupe.generate.Token;
 import dev.loupe.model.ModelInfo;
-import dev.loupe.weights.config.Gpt2Config;
 import java.util.Arrays;
 import java.util.List;
 
@@ -85,17 +84,8 @@ public record Lens(
    */
   public static Lens of(
       OpenModel model, Prompt prompt, int position, int target, int top, ReadListener listener) {
-    Gpt2Config config = model.config();
     int[] ids = model.tokens(prompt);
-    int at = position < 0 ? ids.length - 1 : position;
-    if (at >= ids.length) {
-      throw new IllegalArgumentException(
-          "no token %d: the text has tokens 0..%d".formatted(at, ids.length - 1));
-    }
-    if (at >= config.nPositions()) {
-      throw new IllegalArgumentException(
-          "token %d: the model reads %d tokens".formatted(at, config.nPositions()));
-    }
+    int at = model.position(ids, position);
     if (target >= 0) {
       model.tokenizer().requireToken(target);
     }

@@ -12,7 +12,6 @@ import dev.loupe.ops.Attention;
 import dev.loupe.sampling.Sampler;
 import dev.loupe.sampling.TokenDistribution;
 import dev.loupe.text.Labels;
-import dev.loupe.weights.config.Gpt2Config;
 import dev.loupe.weights.tensor.StoredTensor;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -99,18 +98,9 @@ public record RowNumbers(
    */
   public static RowNumbers of(
       OpenModel model, Prompt prompt, int layer, int head, int query, int target) {
-    Gpt2Config config = model.config();
     int[] ids = model.tokensToRead(prompt);
-    int at = query < 0 ? ids.length - 1 : query;
-    if (at >= ids.length) {
-      throw new IllegalArgumentException(
-          "no token %d: the text has tokens 0..%d".formatted(at, ids.length - 1));
-    }
-    if (layer < 0 || layer >= config.nLayer() || head < 0 || head >= config.nHead()) {
-      throw new IllegalArgumentException(
-          "there is no head %d.%d: the model has layers 0..%d of heads 0..%d"
-              .formatted(layer, head, config.nLayer() - 1, config.nHead() - 1));
-    }
+    int at = model.position(ids, query);
+    model.config().requireHead(layer, head);
     if (target >= 0) {
       model.tokenizer().requireToken(target);
     }

@@ -100,11 +100,7 @@ public final class Interventions {
       cut = config.withHeads(heads);
     }
     for (Change change : changes) {
-      if (change.layer >= cut.nLayer() || change.head >= cut.nHead()) {
-        throw new IllegalArgumentException(
-            "there is no head %d.%d: the model has layers 0..%d of heads 0..%d"
-                .formatted(change.layer, change.head, cut.nLayer() - 1, cut.nHead() - 1));
-      }
+      cut.requireHead(change.layer, change.head);
     }
     return cut;
   }

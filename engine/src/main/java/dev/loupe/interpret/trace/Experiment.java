@@ -68,16 +68,7 @@ final class Experiment implements AutoCloseable {
         OptionalInt against,
         Optional<Prompt> patch) {
       int[] all = model.tokens(prompt);
-      int at = position < 0 ? all.length - 1 : position;
-      if (at >= all.length) {
-        throw new IllegalArgumentException(
-            "no token %d: the text has tokens 0..%d".formatted(at, all.length - 1));
-      }
-      int context = model.config().nPositions();
-      if (at >= context) {
-        throw new IllegalArgumentException(
-            "token %d: the model reads %d tokens".formatted(at, context));
-      }
+      int at = model.position(all, position);
       Tokenizer tokenizer = model.tokenizer();
       if (target >= 0) {
         tokenizer.requireToken(target);

@@ -136,12 +136,7 @@ public record PatchGrid(
    * @throws IllegalArgumentException also if there is no such head
    */
   public static PatchGrid of(OpenModel model, TraceRequest request, Part head) {
-    Gpt2Config config = model.config();
-    if (head.isMlp() || head.layer() >= config.nLayer() || head.head() >= config.nHead()) {
-      throw new IllegalArgumentException(
-          "there is no head %s: the model has layers 0..%d of heads 0..%d"
-              .formatted(head.label(), config.nLayer() - 1, config.nHead() - 1));
-    }
+    model.config().requireHead(head.layer(), head.head());
     List<Row> rows = new ArrayList<>();
     for (Site site : List.of(Site.HEAD, Site.QUERY, Site.KEY, Site.VALUE)) {
       rows.add(new Row(site, head.layer(), head.head(), List.of()));

@@ -162,6 +162,19 @@ public record Gpt2Config(
     return nEmbd / nHead;
   }
 
+  /**
+   * Refuses a head that the model has not.
+   *
+   * @throws IllegalArgumentException saying which there are
+   */
+  public void requireHead(int layer, int head) {
+    if (layer < 0 || layer >= nLayer || head < 0 || head >= nHead) {
+      throw new IllegalArgumentException(
+          "there is no head %d.%d: the model has layers 0..%d of heads 0..%d"
+              .formatted(layer, head, nLayer - 1, nHead - 1));
+    }
+  }
+
   /** The factor on q.k in {@code layer}. */
   public float attentionScale(int layer) {
     double scale = scaleAttnWeights ? 1 / Math.sqrt(headDim()) : 1;

@@ -36,7 +36,7 @@ import picocli.CommandLine.ParentCommand;
 @Command(
     name = "trace",
     description = {
-      "Show which heads make the model say a token, and what they read from each other.",
+      "Show which heads make the model predict a token, and what they read from each other.",
       "Every effect is measured: a part is replaced, and the text read again."
     },
     parameterListHeading = "%n",
